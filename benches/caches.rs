@@ -5,7 +5,6 @@
 
 use alexandra::base::clock::{Clock, SystemClock};
 use alexandra::base::context::RequestContext;
-use alexandra::base::events::Events;
 use alexandra::base::fs::OsFileSystem;
 use alexandra::config::settings::CacheSize;
 use alexandra::model::comparator::Comparator;
@@ -38,11 +37,7 @@ const CALLS: u64 = 200_000;
 const VALUE: [u8; 34] = *b"a value of thirty-four bytes, yes.";
 
 fn open(directory: &Path, clock: &Arc<dyn Clock>, block_cache_bytes: u64) -> Database {
-    let components = Components {
-        fs: Arc::new(OsFileSystem),
-        clock: Arc::clone(clock),
-        events: Events::ignored(),
-    };
+    let components = Components::new(Arc::new(OsFileSystem), clock.clone());
     let options = Options {
         block_cache_bytes,
         ..Options::new(directory.join("data"), directory.join("log"))

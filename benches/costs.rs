@@ -7,7 +7,6 @@
 
 use alexandra::assembly;
 use alexandra::base::clock::SystemClock;
-use alexandra::base::events::Events;
 use alexandra::base::fs::OsFileSystem;
 use alexandra::config::{Loader, Settings};
 use alexandra::model::comparator::ComparatorRegistry;
@@ -279,11 +278,7 @@ fn with_node(
     let thread = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime starts").block_on(async {
-            let components = Components {
-                fs: Arc::new(OsFileSystem),
-                clock: Arc::new(SystemClock::new()),
-                events: Events::ignored(),
-            };
+            let components = Components::new(Arc::new(OsFileSystem), Arc::new(SystemClock::new()));
             let node = assembly::start(settings, &NodeOptions::default(), components);
             let node = node.expect("the node starts");
             started.send(node.thrift_address()).expect("somebody waits for it");

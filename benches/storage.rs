@@ -4,7 +4,6 @@
 
 use alexandra::base::clock::{Clock, SystemClock};
 use alexandra::base::context::RequestContext;
-use alexandra::base::events::Events;
 use alexandra::base::fs::OsFileSystem;
 use alexandra::model::comparator::Comparator;
 use alexandra::model::key::RowKey;
@@ -29,11 +28,7 @@ const WIDE_COLUMNS: u64 = 1_000_000;
 const VALUE: [u8; 34] = *b"a value of thirty-four bytes, yes.";
 
 fn open(directory: &Path, clock: &Arc<dyn Clock>) -> Database {
-    let components = Components {
-        fs: Arc::new(OsFileSystem),
-        clock: Arc::clone(clock),
-        events: Events::ignored(),
-    };
+    let components = Components::new(Arc::new(OsFileSystem), clock.clone());
     let options = Options::new(directory.join("data"), directory.join("log"));
     let family = |name: &str| {
         ColumnFamilySchema::new(

@@ -1,9 +1,9 @@
-//! Alexandra: one program that takes the place of an Apache Cassandra 0.4-0.6 server.
+//! Alexandra: one program that replaces an Apache Cassandra 0.4-0.6 server.
 //!
 //! The folders are the layers. A request passes through them from left to right, its answer back:
 //!
 //! ```text
-//!    commands --> assembly --> node     start, and put together what is below
+//!    commands --> assembly --> node     start, and build the layers below
 //!
 //!      client                                                                  operator
 //!        | Thrift                                                                | HTTP
@@ -13,29 +13,29 @@
 //!        | server                       connections, limits and drain, for any protocol
 //!
 //!    repair                             moves data between nodes: changes of the ring, repair
-//!    ring, gossip, net                  which nodes there are, which are alive, messages to them
-//!    config, model, base                what the layers above share
+//!    ring, gossip, net                  owners of tokens, live members, messages between nodes
+//!    config, model, base                shared by the layers above
 //! ```
 //!
-//! - [`commands`]: the subcommands of the binary
+//! - [`commands`]: subcommands of the program
 //! - [`assembly`]: a node with its front ends
 //! - [`node`]: builds a node from its parts, and takes it down in order
-//! - [`admin`]: what operators see and steer, over HTTP
-//! - [`server`]: connections of clients: listeners, workers, limits, drain; knows no protocol
-//! - [`thrift`]: the protocol, the interface definition, and one function for each method:
+//! - [`admin`]: JSON and metrics for operators, over HTTP
+//! - [`server`]: client connections: listeners, workers, limits, drain; knows no protocol
+//! - [`thrift`]: the protocol, the interface definition, and one function for each call:
 //!   checks, translates, calls the service
 //! - [`service`]: operations for every front end: names, login, rows a page at a time, errors
-//! - [`coordinator`]: which replicas a request needs, and how many of them at its consistency level
+//! - [`coordinator`]: replicas of a request, and the answers that its consistency level needs
 //! - [`ring`]: tokens, partitioners, placement of replicas
 //! - [`net`]: frames, messages and connections between nodes
-//! - [`gossip`]: who is in the cluster, who seems alive, and what nodes say of themselves
+//! - [`gossip`]: members of the cluster, their states and tokens, failure detection
 //! - [`repair`]: changes of the ring, and repair: ranges of data move between nodes
-//! - [`replica`]: what a node does as a replica: applies a mutation, reads a row, scans a range
+//! - [`replica`]: work of a node as a replica: applies a mutation, reads a row, scans a range
 //! - [`storage`]: commit log, memtables, SSTables, compaction
 //! - [`config`]: `storage-conf.xml` as typed settings
 //! - [`model`]: rows, columns, comparators, slices, mutations: the vocabulary of all layers but
 //!   `server`
-//! - [`base`]: what knows nothing of a database: clock, file system, events, byte readers
+//! - [`base`]: clock, file system, locks, memory budgets, byte readers: knows no database
 
 #![cfg_attr(not(test), deny(clippy::disallowed_types))]
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The whole check of the tree, in the order of what fails fastest: form, lints, documentation, tests.
+# The whole check of the tree, in the order of what fails fastest: form, lints, tests; and beside the
+# longest of them the documentation.
 #
 # The tests run in the dev profile: it checks arithmetic, and builds several times faster than the
 # release profile, on which two cores would spend most of the run.
@@ -11,6 +12,19 @@ tests/setup.sh
 
 cargo fmt --check
 cargo clippy --locked --all-targets -- -D warnings
-RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
-# Tests of whole rings wait for gossip most of the time: two for each processor keep it busy.
-RUST_TEST_THREADS="${RUST_TEST_THREADS:-$(($(nproc) * 2))}" cargo test --locked
+cargo test --locked --no-run
+cargo test --locked --lib --bins --test tidy
+
+# Tests of whole rings wait for gossip most of the time: two for each processor keep it busy. The
+# simulation and the documentation compute, and take what they leave.
+computed=$(mktemp)
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -f "$computed"' EXIT
+(
+    nice cargo test --locked --test simulation
+    RUSTDOCFLAGS="-D warnings" nice cargo doc --locked --no-deps
+) >"$computed" 2>&1 &
+RUST_TEST_THREADS="${RUST_TEST_THREADS:-$(($(nproc) * 2))}" cargo test --locked --test integration
+result=0
+wait $! || result=$?
+cat "$computed"
+exit $result

@@ -4,7 +4,6 @@ use super::engine::{Engine, Settings};
 use super::machine::COMMIT_LOG;
 use alexandra::base::clock::SystemClock;
 use alexandra::base::context::RequestContext;
-use alexandra::base::events::Events;
 use alexandra::base::fs::OsFileSystem;
 use alexandra::model::comparator::Comparator;
 use alexandra::model::key::RowKey;
@@ -39,11 +38,7 @@ struct Core {
 impl Core {
     fn open(settings: &Settings) -> Self {
         let clock = SystemClock::new();
-        let components = Components {
-            fs: Arc::new(OsFileSystem),
-            clock: Arc::new(clock),
-            events: Events::ignored(),
-        };
+        let components = Components::new(Arc::new(OsFileSystem), Arc::new(clock));
         let sync = if settings.syncs {
             SyncPolicy::Batch { window: Duration::ZERO }
         } else {

@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) const USAGE: &str = "\
-cargo bench --bench peers [--features bench-rocksdb] -- [OPTIONS]
+cargo run --release -p peers [--features rocksdb] -- [OPTIONS]
   --records N       records of a store, 500000 by default
   --rounds N        measurements of each line, 3 by default
   --filter TEXT     only lines whose names contain this

@@ -57,7 +57,7 @@ pub(crate) enum Kind {
     AlexandraWide,
     Fjall,
     Redb,
-    #[cfg(feature = "bench-rocksdb")]
+    #[cfg(feature = "rocksdb")]
     RocksDb,
 }
 
@@ -67,7 +67,7 @@ impl Kind {
         Self::AlexandraWide,
         Self::Fjall,
         Self::Redb,
-        #[cfg(feature = "bench-rocksdb")]
+        #[cfg(feature = "rocksdb")]
         Self::RocksDb,
     ];
 
@@ -77,7 +77,7 @@ impl Kind {
             Self::AlexandraWide => "alexandra-wide",
             Self::Fjall => "fjall",
             Self::Redb => "redb",
-            #[cfg(feature = "bench-rocksdb")]
+            #[cfg(feature = "rocksdb")]
             Self::RocksDb => "rocksdb",
         }
     }
@@ -100,7 +100,7 @@ impl Kind {
             Self::AlexandraWide => Box::new(crate::alexandra::WideRow::open(settings)),
             Self::Fjall => Box::new(crate::fjall::Fjall::open(settings)),
             Self::Redb => Box::new(crate::redb::Redb::open(settings)),
-            #[cfg(feature = "bench-rocksdb")]
+            #[cfg(feature = "rocksdb")]
             Self::RocksDb => Box::new(crate::rocksdb::RocksDb::open(settings)),
         }
     }

@@ -1,6 +1,6 @@
 //! The storage core beside other engines, in one run on the same records.
 //!
-//! `cargo bench --bench peers`, with `--features bench-rocksdb` also beside RocksDB. Prints tables
+//! `cargo run --release -p peers`, with `--features rocksdb` also beside RocksDB. Prints tables
 //! of what each operation costs, and how many times that the peer takes: above 1 we are better.
 //! What is comparable and what is not is told in `docs/benchmarks.md`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench tells its figures")]
@@ -16,7 +16,7 @@ mod records;
 mod recovery;
 mod redb;
 mod report;
-#[cfg(feature = "bench-rocksdb")]
+#[cfg(feature = "rocksdb")]
 mod rocksdb;
 mod writes;
 
@@ -25,7 +25,6 @@ use bench::Bench;
 use std::process::ExitCode;
 
 /// As in the server.
-#[cfg(feature = "mimalloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -3,7 +3,7 @@
 //! Everybody who reaches the port may look. A change needs the token of `AdminToken`. Without one,
 //! changes come from the machine itself only. With one, `AdminTokenRequired` can exempt the machine
 //! itself: a proxy there may send requests of others without a sign of it, so that it takes the
-//! word of the operator that none does. Neither is meant for pages in somebody's browser, which can
+//! word of the operator that none does. Neither is meant for pages in a browser, which can
 //! send requests to this machine as well:
 //!
 //! - A page of another origin says so in `Origin` or `Sec-Fetch-Site`: it may not change anything.
@@ -14,8 +14,9 @@
 //!   even read: over the loopback interface the host of a request must be a name of that
 //!   interface.
 
+use crate::config::settings::AdminSettings;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use axum::http::{HeaderMap, HeaderName, Method};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
 use std::hint::black_box;
 use std::net::IpAddr;
 
@@ -28,82 +29,54 @@ const FORWARDED: [HeaderName; 4] = [
 ];
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Decides on requests.
-#[derive(Clone)]
-pub struct Access {
-    /// `AdminToken`; `None` refuses all changes from other machines.
-    token: Option<String>,
-    /// `AdminTokenRequired`: whether changes from this machine need the token as well.
-    is_required: bool,
-}
+/// Status and text of a refusal.
+pub(super) type Refusal = (StatusCode, &'static str);
 
-/// Why a request is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// Over loopback the request is addressed to a name that is not of this machine.
-    #[error(
-        "over the loopback interface the host of a request must be localhost or an address such \
-         as 127.0.0.1: name the server so, also in a proxy on this machine"
-    )]
-    ForeignHost,
-    /// A browser sends it for the page of another server.
-    #[error("pages of other servers may not change anything here")]
-    ForeignOrigin,
-    /// A change from another machine, and there is no token that could allow it.
-    #[error(
-        "changes from other machines need a token, and this server has none: set AdminToken in \
-         its storage-conf.xml, or send the request from the machine itself"
-    )]
-    NoTokenConfigured,
-    /// A change without a token.
-    #[error("changes need the token of AdminToken: send it as a Bearer token")]
-    TokenMissing,
-    /// The token is not the right one.
-    #[error("the token is not that of AdminToken")]
-    TokenWrong,
-}
+const FOREIGN_HOST: Refusal = (
+    StatusCode::FORBIDDEN,
+    "over the loopback interface the host of a request must be localhost or an address such as \
+     127.0.0.1: name the server so, also in a proxy on this machine",
+);
+const FOREIGN_ORIGIN: Refusal =
+    (StatusCode::FORBIDDEN, "pages of other servers may not change anything here");
+const NO_TOKEN_CONFIGURED: Refusal = (
+    StatusCode::FORBIDDEN,
+    "changes from other machines need a token, and this server has none: set AdminToken in its \
+     storage-conf.xml, or send the request from the machine itself",
+);
+const TOKEN_MISSING: Refusal =
+    (StatusCode::UNAUTHORIZED, "changes need the token of AdminToken: send it as a Bearer token");
+const TOKEN_WRONG: Refusal = (StatusCode::UNAUTHORIZED, "the token is not that of AdminToken");
 
-impl Access {
-    /// Access with the token of `AdminToken`, and whether `AdminTokenRequired` asks for it on this
-    /// machine, too.
-    pub fn new(token: Option<String>, is_required: bool) -> Self {
-        Self { token, is_required }
+/// Decides on a request by its head.
+pub(super) fn check(
+    settings: &AdminSettings,
+    peer: IpAddr,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<(), Refusal> {
+    // A proxy on this machine speaks for others.
+    let is_forwarded = FORWARDED.iter().any(|name| headers.contains_key(name));
+    let is_loopback = peer.to_canonical().is_loopback();
+    // A page can add the headers of a proxy, but not choose the host.
+    if is_loopback && !names_loopback(headers) {
+        return Err(FOREIGN_HOST);
     }
-
-    /// Decides on a request by its head.
-    pub fn check(&self, peer: IpAddr, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
-        // A proxy on this machine speaks for others.
-        let is_forwarded = FORWARDED.iter().any(|name| headers.contains_key(name));
-        let is_loopback = peer.to_canonical().is_loopback();
-        // A page can add the headers of a proxy, but not choose the host.
-        if is_loopback && !names_loopback(headers) {
-            return Err(Refusal::ForeignHost);
-        }
-        if method == Method::GET || method == Method::HEAD {
-            return Ok(());
-        }
-        if !is_same_origin(headers) {
-            return Err(Refusal::ForeignOrigin);
-        }
-        let presented = headers.get(AUTHORIZATION).map(|value| bearer(value.as_bytes()));
-        match (presented, &self.token) {
-            (None, _) if is_loopback && !is_forwarded && !self.is_required => Ok(()),
-            (_, None) => Err(Refusal::NoTokenConfigured),
-            (None, Some(_)) => Err(Refusal::TokenMissing),
-            (Some(presented), Some(token)) => {
-                let is_right = presented.is_some_and(|p| is_equal(p, token.as_bytes()));
-                if is_right { Ok(()) } else { Err(Refusal::TokenWrong) }
-            }
-        }
+    if method == Method::GET || method == Method::HEAD {
+        return Ok(());
     }
-}
-
-impl std::fmt::Debug for Access {
-    /// The token is a secret.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let token = self.token.as_ref().map(|_| "(set)");
-        let mut shown = f.debug_struct("Access");
-        shown.field("token", &token).field("is_required", &self.is_required).finish()
+    if !is_same_origin(headers) {
+        return Err(FOREIGN_ORIGIN);
+    }
+    let presented = headers.get(AUTHORIZATION).map(|value| bearer(value.as_bytes()));
+    match (presented, &settings.token) {
+        (None, _) if is_loopback && !is_forwarded && !settings.token_is_required => Ok(()),
+        (_, None) => Err(NO_TOKEN_CONFIGURED),
+        (None, Some(_)) => Err(TOKEN_MISSING),
+        (Some(presented), Some(token)) => {
+            let is_right = presented.is_some_and(|p| is_equal(p, token.as_bytes()));
+            if is_right { Ok(()) } else { Err(TOKEN_WRONG) }
+        }
     }
 }
 
@@ -163,6 +136,12 @@ mod tests {
     const LOCAL: [u8; 4] = [127, 0, 0, 1];
     const REMOTE: [u8; 4] = [10, 1, 2, 3];
 
+    fn settings(token: Option<&str>, token_is_required: bool) -> AdminSettings {
+        let token = token.map(str::to_owned);
+        let address = LOCAL.into();
+        AdminSettings { address, port: 0, port_is_required: false, token, token_is_required }
+    }
+
     fn check(
         token: Option<&str>,
         peer: impl Into<IpAddr>,
@@ -174,16 +153,17 @@ mod tests {
             map.append(*name, value.parse().unwrap());
         }
         // The word of the operator that no proxy is on this machine.
-        Access::new(token.map(str::to_owned), false).check(peer.into(), method, &map)
+        super::check(&settings(token, false), peer.into(), method, &map)
     }
 
     #[test]
     fn changes_from_this_machine_may_need_the_token() {
-        let access = Access::new(Some("secret".to_owned()), true);
+        let settings = settings(Some("secret"), true);
         let mut headers = HeaderMap::new();
         headers.insert(HOST, "127.0.0.1:8080".parse().unwrap());
-        let check = |headers: &HeaderMap, method| access.check(LOCAL.into(), method, headers);
-        assert_eq!(check(&headers, &Method::POST), Err(Refusal::TokenMissing));
+        let check =
+            |headers: &HeaderMap, method| super::check(&settings, LOCAL.into(), method, headers);
+        assert_eq!(check(&headers, &Method::POST), Err(TOKEN_MISSING));
         assert_eq!(check(&headers, &Method::GET), Ok(()));
         headers.insert(AUTHORIZATION, "Bearer secret".parse().unwrap());
         assert_eq!(check(&headers, &Method::POST), Ok(()));
@@ -199,12 +179,12 @@ mod tests {
         };
         assert_eq!(from(None, LOCAL, None), Ok(()));
         assert_eq!(from(Some("secret"), LOCAL, None), Ok(()));
-        assert_eq!(from(Some("secret"), LOCAL, Some("Bearer other")), Err(Refusal::TokenWrong));
-        assert_eq!(from(None, REMOTE, None), Err(Refusal::NoTokenConfigured));
-        assert_eq!(from(None, REMOTE, Some("Bearer ")), Err(Refusal::NoTokenConfigured));
-        assert_eq!(from(Some("secret"), REMOTE, None), Err(Refusal::TokenMissing));
+        assert_eq!(from(Some("secret"), LOCAL, Some("Bearer other")), Err(TOKEN_WRONG));
+        assert_eq!(from(None, REMOTE, None), Err(NO_TOKEN_CONFIGURED));
+        assert_eq!(from(None, REMOTE, Some("Bearer ")), Err(NO_TOKEN_CONFIGURED));
+        assert_eq!(from(Some("secret"), REMOTE, None), Err(TOKEN_MISSING));
         for wrong in ["Bearer secre", "Bearer secrets", "Bearer ", "secret", "Basic secret", "B"] {
-            assert_eq!(from(Some("secret"), REMOTE, Some(wrong)), Err(Refusal::TokenWrong));
+            assert_eq!(from(Some("secret"), REMOTE, Some(wrong)), Err(TOKEN_WRONG));
         }
         assert_eq!(from(Some("secret"), REMOTE, Some("Bearer secret")), Ok(()));
         assert_eq!(from(Some("secret"), REMOTE, Some("bearer  secret ")), Ok(()));
@@ -223,17 +203,17 @@ mod tests {
             assert_eq!(get(host), Ok(()), "{host}");
         }
         for host in ["evil.example:8080", "localhost.evil.example", "10.0.0.1", "[::2]:1", ""] {
-            assert_eq!(get(host), Err(Refusal::ForeignHost), "{host}");
+            assert_eq!(get(host), Err(FOREIGN_HOST), "{host}");
         }
         for host in ["[::1]evil.example", "[::1", "localhost:80@evil", "localhost:80:80"] {
-            assert_eq!(get(host), Err(Refusal::ForeignHost), "{host}");
+            assert_eq!(get(host), Err(FOREIGN_HOST), "{host}");
         }
         assert_eq!(check(None, LOCAL, &Method::GET, &[]), Ok(()));
         let two = [("host", "localhost"), ("host", "evil.example")];
-        assert_eq!(check(None, LOCAL, &Method::GET, &two), Err(Refusal::ForeignHost));
+        assert_eq!(check(None, LOCAL, &Method::GET, &two), Err(FOREIGN_HOST));
         let mapped: IpAddr = "::ffff:127.0.0.1".parse().unwrap();
         let foreign = check(None, mapped, &Method::GET, &[("host", "evil.example")]);
-        assert_eq!(foreign, Err(Refusal::ForeignHost));
+        assert_eq!(foreign, Err(FOREIGN_HOST));
     }
 
     #[test]
@@ -245,10 +225,10 @@ mod tests {
         assert_eq!(post(&[("origin", "http://localhost:8080")]), Ok(()));
         assert_eq!(post(&[("sec-fetch-site", "same-origin")]), Ok(()));
         for origin in ["http://evil.example", "http://localhost:80", "null", "localhost:8080", ""] {
-            assert_eq!(post(&[("origin", origin)]), Err(Refusal::ForeignOrigin), "{origin}");
+            assert_eq!(post(&[("origin", origin)]), Err(FOREIGN_ORIGIN), "{origin}");
         }
         for site in ["cross-site", "same-site"] {
-            assert_eq!(post(&[("sec-fetch-site", site)]), Err(Refusal::ForeignOrigin));
+            assert_eq!(post(&[("sec-fetch-site", site)]), Err(FOREIGN_ORIGIN));
         }
     }
 
@@ -257,16 +237,16 @@ mod tests {
         for header in ["x-forwarded-for", "forwarded", "x-real-ip", "via"] {
             let headers = [("host", "admin.example"), (header, "10.0.0.1")];
             let foreign = check(Some("secret"), LOCAL, &Method::GET, &headers);
-            assert_eq!(foreign, Err(Refusal::ForeignHost), "a page can add {header}");
+            assert_eq!(foreign, Err(FOREIGN_HOST), "a page can add {header}");
             let headers = [("host", "127.0.0.1:8080"), (header, "10.0.0.1")];
             assert_eq!(check(None, LOCAL, &Method::GET, &headers), Ok(()));
             let refused = check(Some("secret"), LOCAL, &Method::PUT, &headers);
-            assert_eq!(refused, Err(Refusal::TokenMissing));
+            assert_eq!(refused, Err(TOKEN_MISSING));
         }
     }
 
     #[test]
     fn the_token_is_not_shown() {
-        assert!(!format!("{:?}", Access::new(Some("secret".into()), true)).contains("secret"));
+        assert!(!format!("{:?}", settings(Some("secret"), true)).contains("secret"));
     }
 }

@@ -1,20 +1,25 @@
 //! The node as the admin side knows it.
 
-use super::recent::{Recent, histograms};
+use super::error::AdminError;
+use super::families::Recent;
 use super::report::{
-    Cache, Caches, Compaction, Compactions, FamilyReport, Info, KeyspaceReport, Latency,
-    LatencyHistogram, LatencyReport, Memory, PendingCompactions, Thresholds,
+    Cache, Collected, Compaction, Compactions, Info, Memory, OperationState, PendingCompactions,
+    Pool, Repaired, StreamReport, Streams,
 };
+use super::ring_report::HintState;
 use crate::base::clock::Clock;
 use crate::base::machine;
 use crate::config::rack_file::RackFileSource;
-use crate::model::schema::FamilyId;
 use crate::net::tcp::TcpTransport;
 use crate::node::{Drain, Member};
-use crate::replica::Replica;
-use crate::storage::caches::{CacheStats, FamilyCacheStats};
-use crate::storage::family::{BUCKET_OFFSETS, FamilyStatistics, Histogram, Totals};
-use crate::storage::{Database, compaction};
+use crate::repair::{Operation, OperationReport, Stream, StreamsNow};
+use crate::replica::{PoolLoad, Replica};
+use crate::ring::Token;
+use crate::storage::Database;
+use crate::storage::database::{Trouble, TroubleKind};
+use crate::storage::family::FamilyStatistics;
+use axum::http::StatusCode;
+use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +36,7 @@ pub struct AdminContext {
     pub member: Arc<Member>,
     /// The way to the others.
     pub transport: Arc<TcpTransport>,
-    /// Where racks are read from, if a snitch has a file of them.
+    /// File of racks, if a snitch has one.
     pub rack_file: Option<Arc<RackFileSource>>,
     /// Class names of the snitches that keyspaces have.
     pub snitches: Vec<String>,
@@ -39,21 +44,22 @@ pub struct AdminContext {
     pub drain: Arc<Drain>,
     /// The time.
     pub clock: Arc<dyn Clock>,
-    /// When the node was started, on the monotonic clock.
+    /// Start of the node on the monotonic clock.
     pub started: Duration,
     /// Earlier looks at the counters.
     pub recent: Recent,
 }
 
-impl AdminContext {
-    /// Looks at the counters, so that means of what comes now can be told later.
-    pub(super) fn remember(&self) {
-        let stores = || self.storage.families();
-        let statistics = stores().map(|store| store.statistics()).collect();
-        let histograms = stores().map(|store| histograms(store.operations())).collect();
-        self.recent.remember(statistics, histograms, self.storage.block_cache_stats());
-    }
+/// Whether a node can serve.
+#[derive(Debug, Serialize)]
+pub(super) struct Health {
+    /// Whether it takes writes of all column families.
+    pub(super) takes_writes: bool,
+    /// Why it does not serve as it should; empty if all is well.
+    pub(super) troubles: Vec<Trouble>,
+}
 
+impl AdminContext {
     /// The token of the node, as its partitioner writes it; empty if it has none.
     fn own_token(&self) -> String {
         let local = self.member.local();
@@ -98,94 +104,6 @@ impl AdminContext {
         self.storage.families().map(|store| store.statistics().live_bytes).sum()
     }
 
-    /// The column families that pass, by keyspace.
-    pub(super) fn keyspaces(&self, families: &[FamilyId]) -> Vec<KeyspaceReport> {
-        let schema = self.storage.schema();
-        let mut keyspaces: Vec<KeyspaceReport> = Vec::new();
-        let mut sorted = families.to_vec();
-        sorted.sort_by_key(|id| {
-            let family = schema.family(*id);
-            (&family.keyspace, &family.name)
-        });
-        for id in sorted {
-            let family = schema.family(id);
-            let statistics = self.storage.family(id).statistics();
-            if keyspaces.last().is_none_or(|last| last.keyspace != family.keyspace) {
-                keyspaces.push(KeyspaceReport::of(&family.keyspace));
-            }
-            let keyspace = keyspaces.last_mut().expect("one was pushed if there was none");
-            keyspace.add(self.family_report(id, &family.name, &statistics));
-        }
-        keyspaces
-    }
-
-    fn family_report(&self, id: FamilyId, name: &str, now: &FamilyStatistics) -> FamilyReport {
-        let earlier = self.recent.earlier(id);
-        let latency = |of: fn(&FamilyStatistics) -> &Totals| {
-            let recent = earlier.as_ref().map_or(*of(now), |earlier| of(now).since(of(earlier)));
-            Latency::new(*of(now), recent)
-        };
-        FamilyReport {
-            column_family: name.to_owned(),
-            sstables: now.sstables,
-            space_used_live_bytes: now.live_bytes,
-            space_used_total_bytes: now.total_bytes,
-            memtable_columns: now.memtable_operations,
-            memtable_bytes: now.memtable_bytes,
-            memtable_memory_bytes: now.memtable_memory_bytes,
-            memtable_switches: now.memtable_switches,
-            reads: latency(|statistics| &statistics.reads),
-            range_reads: latency(|statistics| &statistics.range_reads),
-            writes: latency(|statistics| &statistics.writes),
-            pending_flushes: now.memtables_flushing,
-            caches: Self::caches_since(now.caches, earlier.as_ref()),
-            rows: now.rows.count,
-            row_min_bytes: now.rows.min_bytes,
-            row_max_bytes: now.rows.max_bytes,
-            row_mean_bytes: now.rows.mean_bytes(),
-            failure: now.failure.clone(),
-        }
-    }
-
-    /// Times of operations of these column families.
-    pub(super) fn latencies(&self, families: &[FamilyId]) -> Vec<LatencyReport> {
-        families.iter().map(|id| self.latencies_of(*id)).collect()
-    }
-
-    fn latencies_of(&self, id: FamilyId) -> LatencyReport {
-        let family = self.storage.schema().family(id);
-        let [reads, range_reads, writes] = histograms(self.storage.family(id).operations());
-        let earlier = self.recent.earlier_histograms(id);
-        let of = |now: &Histogram, earlier: &Histogram| LatencyHistogram {
-            all: now.buckets().to_vec(),
-            recent: now.since(earlier).buckets().to_vec(),
-        };
-        LatencyReport {
-            family: (&**family).into(),
-            offsets_micros: BUCKET_OFFSETS.to_vec(),
-            reads: of(&reads, &earlier[0]),
-            range_reads: of(&range_reads, &earlier[1]),
-            writes: of(&writes, &earlier[2]),
-        }
-    }
-
-    /// The caches of a column family.
-    pub(super) fn caches(&self, id: FamilyId) -> Caches {
-        let now = self.storage.family(id).cache_stats();
-        Self::caches_since(now, self.recent.earlier(id).as_ref())
-    }
-
-    fn caches_since(now: FamilyCacheStats, earlier: Option<&FamilyStatistics>) -> Caches {
-        let earlier = earlier.map(|look| look.caches).unwrap_or_default();
-        let cache = |now: Option<CacheStats>, earlier: Option<CacheStats>| {
-            now.map(|now| Cache::new(now, earlier.unwrap_or_default()))
-        };
-        Caches {
-            key_cache: cache(now.keys, earlier.keys),
-            row_cache: cache(now.rows, earlier.rows),
-        }
-    }
-
     /// Compactions: those that are running, and what there was since the start.
     pub(super) fn compactions(&self) -> Compactions {
         let (storage, now) = (&self.storage, self.clock.monotonic());
@@ -210,14 +128,119 @@ impl AdminContext {
         }
     }
 
-    /// When these column families are compacted.
-    pub(super) fn thresholds(&self, families: &[FamilyId]) -> Vec<Thresholds> {
-        let of = |id: &FamilyId| {
-            let family = (&**self.storage.schema().family(*id)).into();
-            let compaction::Thresholds { min, max } =
-                self.storage.family(*id).compaction_thresholds();
-            Thresholds { family, min, max }
-        };
-        families.iter().map(of).collect()
+    /// Begins an operation, which goes on by itself.
+    pub(super) fn begin(&self, operation: Operation) -> Result<OperationState, AdminError> {
+        let begun = self.member.operations().begin(operation);
+        begun.map_err(|error| AdminError::new(StatusCode::CONFLICT, error))?;
+        self.operation().ok_or_else(AdminError::stopping)
     }
+
+    /// The operation that was begun last.
+    pub(super) fn operation(&self) -> Option<OperationState> {
+        self.member.operations().report().map(state)
+    }
+
+    /// State of the node, and the data that move.
+    pub(super) fn streams(&self) -> Streams {
+        let StreamsNow { mode, sending, receiving } = self.member.operations().streams();
+        let report = |Stream { peer, family, bytes }: Stream| {
+            let family = (&**self.storage.schema().family(family)).into();
+            StreamReport { address: peer, family, bytes }
+        };
+        let report = |streams: Vec<Stream>| streams.into_iter().map(report).collect();
+        Streams { mode, sending: report(sending), receiving: report(receiving) }
+    }
+
+    /// A token as text.
+    pub(super) fn parse_token(&self, token: &str) -> Result<Token, AdminError> {
+        let parsed = self.storage.partitioner().parse_token(token);
+        parsed.map_err(|why| AdminError::bad_request(format_args!("{token} is no token: {why}")))
+    }
+
+    /// Whether the node can serve.
+    pub(super) fn health(&self) -> Health {
+        let mut troubles = self.storage.troubles();
+        if self.member.coordinator().peers().is_self_removed {
+            let text = "was removed from the ring or replaced: it serves nobody".to_owned();
+            troubles.push(Trouble { kind: TroubleKind::Removed, text });
+        }
+        let conflict = self.member.with_gossip(|gossiper, _| gossiper.generation_conflict());
+        let refused = |text: String| Trouble { kind: TroubleKind::Refused, text };
+        troubles.extend(conflict.map(|conflict| refused(conflict.to_string())));
+        let takes_writes = !troubles.iter().any(|trouble| trouble.kind.refuses_writes());
+        Health { takes_writes, troubles }
+    }
+
+    /// Work by kind, under the names of the thread pools that do it in 0.6, in any order.
+    ///
+    /// Work that is done on the thread that it comes on never waits, and what was done counts as
+    /// completed. Pools of 0.6 that nothing here corresponds to are left out.
+    pub(super) fn pools(&self) -> Vec<Pool> {
+        let statistics: Vec<_> = self.storage.families().map(|store| store.statistics()).collect();
+        let sum = |of: fn(&FamilyStatistics) -> u64| -> u64 { statistics.iter().map(of).sum() };
+        let coordinator = self.member.coordinator().stats();
+        let gossip = self.member.with_gossip(|gossiper, _| gossiper.received);
+        let mut pools = vec![
+            worked("ROW-READ-STAGE", self.replica.read_load(), {
+                sum(|it| it.reads.count + it.range_reads.count)
+            }),
+            worked("ROW-MUTATION-STAGE", self.replica.write_load(), sum(|it| it.writes.count)),
+            pool("RESPONSE-STAGE", 0, 0, coordinator.answers),
+            pool("GMFD", 0, 0, gossip),
+            pool("CONSISTENCY-MANAGER", coordinator.comparing as u64, 0, coordinator.comparisons),
+        ];
+        pools.extend(self.flush_pools(sum(|it| it.memtables_flushing as u64), {
+            sum(|it| it.memtable_switches)
+        }));
+        pools.extend(self.hint_pool());
+        pools
+    }
+
+    /// Memtables on their way to the disk: a writer, and after it the notes to the commit log.
+    fn flush_pools(&self, unwritten: u64, switches: u64) -> [Pool; 2] {
+        let written = switches.saturating_sub(unwritten);
+        let active = (self.storage.flushes_running() as u64).min(unwritten);
+        [
+            pool("FLUSH-WRITER-POOL", active, unwritten - active, written),
+            pool("MEMTABLE-POST-FLUSHER", 0, unwritten, written),
+        ]
+    }
+
+    /// Deliveries of hints; `None` with `HintedHandoffEnabled` off.
+    fn hint_pool(&self) -> Option<Pool> {
+        let (running, ended) = self.member.handoff()?.deliveries();
+        let is_due = |state: HintState| matches!(state, HintState::Due | HintState::PutOff);
+        let due = self.hints().targets.iter().filter(|target| is_due(target.state)).count();
+        Some(pool("HINTED-HANDOFF-POOL", running as u64, due as u64, ended))
+    }
+}
+
+fn state(report: OperationReport) -> OperationState {
+    let OperationReport { kind, mode, fetched, repaired, hashed, took, outcome } = report;
+    let collected = fetched.into_iter();
+    let collected = collected.map(|(address, progress)| Collected { address, progress });
+    let (done, error) = match outcome {
+        None => (None, None),
+        Some(Ok(done)) => (Some(done), None),
+        Some(Err(error)) => (None, Some(error)),
+    };
+    OperationState {
+        operation: kind.name().to_owned(),
+        mode,
+        seconds: took.as_secs_f64(),
+        collected: collected.collect(),
+        repaired: repaired.into_iter().map(Repaired::from).collect(),
+        rows_hashed: hashed.0,
+        rows_to_hash: hashed.1,
+        done,
+        error,
+    }
+}
+
+fn worked(name: &str, load: PoolLoad, completed: u64) -> Pool {
+    pool(name, load.active as u64, load.waiting as u64, completed)
+}
+
+fn pool(name: &str, active: u64, pending: u64, completed: u64) -> Pool {
+    Pool { pool: name.to_owned(), active, pending, completed }
 }

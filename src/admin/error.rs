@@ -1,20 +1,14 @@
-//! Why a request is not done, and how that is answered.
+//! Errors of requests, and their responses.
 
-use super::access::Refusal;
 use super::report::Failure;
-use crate::config::ConfigError;
-use crate::repair::OperationError;
-use crate::storage::compaction::{CompactionError, ThresholdError};
-use crate::storage::error::{FileError, ReadError};
 use crate::storage::snapshot::SnapshotError;
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
 use axum::http::header::WWW_AUTHENTICATE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use std::fmt::Display;
 
-/// The answer to a request that is not done.
+/// Response to a request that failed or was refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AdminError {
     status: StatusCode,
@@ -34,7 +28,7 @@ impl AdminError {
         Self::new(StatusCode::NOT_FOUND, text)
     }
 
-    /// The server is the cause.
+    /// The server is at fault.
     pub(super) fn failed(text: impl Display) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, text)
     }
@@ -42,49 +36,11 @@ impl AdminError {
     pub(super) fn stopping() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the node is stopping")
     }
-
-    pub(super) fn flush(family: &str, error: &ReadError) -> Self {
-        Self::failed(format_args!("{family} was not flushed: {error}"))
-    }
-
-    pub(super) fn compaction(family: &str, error: &CompactionError) -> Self {
-        let text = format!("{family} was not compacted: {error}");
-        match error {
-            CompactionError::Stopped => Self::new(StatusCode::SERVICE_UNAVAILABLE, text),
-            _ => Self::failed(text),
-        }
-    }
 }
 
 impl Display for AdminError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.text)
-    }
-}
-
-impl From<Refusal> for AdminError {
-    fn from(refusal: Refusal) -> Self {
-        let is_about_token = matches!(refusal, Refusal::TokenMissing | Refusal::TokenWrong);
-        let status = if is_about_token { StatusCode::UNAUTHORIZED } else { StatusCode::FORBIDDEN };
-        Self::new(status, refusal)
-    }
-}
-
-impl From<QueryRejection> for AdminError {
-    fn from(error: QueryRejection) -> Self {
-        Self::bad_request(error)
-    }
-}
-
-impl From<serde_json::Error> for AdminError {
-    fn from(error: serde_json::Error) -> Self {
-        Self::bad_request(format_args!("the body cannot be read: {error}"))
-    }
-}
-
-impl From<ThresholdError> for AdminError {
-    fn from(error: ThresholdError) -> Self {
-        Self::bad_request(error)
     }
 }
 
@@ -95,31 +51,6 @@ impl From<SnapshotError> for AdminError {
             SnapshotError::Tag(_) => Self::bad_request(error),
             _ => Self::failed(error),
         }
-    }
-}
-
-impl From<FileError> for AdminError {
-    fn from(error: FileError) -> Self {
-        Self::failed(error)
-    }
-}
-
-/// Of the rack file.
-impl From<ConfigError> for AdminError {
-    fn from(error: ConfigError) -> Self {
-        Self::failed(format_args!("{error}; what it said before stays in force"))
-    }
-}
-
-impl From<OperationError> for AdminError {
-    fn from(error: OperationError) -> Self {
-        Self::new(StatusCode::CONFLICT, error)
-    }
-}
-
-impl From<std::fmt::Error> for AdminError {
-    fn from(_: std::fmt::Error) -> Self {
-        Self::failed("the metrics cannot be written")
     }
 }
 

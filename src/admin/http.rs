@@ -1,11 +1,12 @@
 //! From requests to resources: who may, and which one.
 
-use super::access::Access;
-use super::connection::Peer;
+use super::access;
 use super::context::AdminContext;
 use super::error::AdminError;
 use super::resources::{Admin, resources};
+use super::server::Peer;
 use crate::base::limited_log::LimitedLog;
+use crate::config::settings::AdminSettings;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{self, Next};
@@ -14,12 +15,12 @@ use axum::{Extension, Router};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// All resources, behind the guard.
-pub(super) fn router(context: Arc<AdminContext>, access: Access) -> Router {
+/// All resources, each checked by the guard first.
+pub(super) fn router(context: Arc<AdminContext>, settings: AdminSettings) -> Router {
     const NOTHING: &str = "there is nothing here: the resources are below /api/v1/ and at /metrics";
     const OTHER_METHOD: &str = "this resource is not used by this method";
     let log = LimitedLog::new("alexandra::admin", Arc::clone(&context.clock), LOG_INTERVAL);
-    let guarded = Arc::new(Guard { access, log });
+    let guarded = Arc::new(Guard { settings, log });
     let router = resources()
         .into_iter()
         .fold(Router::new(), |router, resource| router.route(resource.path, resource.route));
@@ -38,7 +39,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// Decides on requests, and keeps those that it refuses from filling the log.
 #[derive(Debug)]
 struct Guard {
-    access: Access,
+    settings: AdminSettings,
     log: LimitedLog<()>,
 }
 
@@ -51,16 +52,16 @@ async fn guard(
 ) -> Response {
     let (peer, method) = (peer.address(), request.method().clone());
     let path = request.uri().path().to_owned();
-    match guard.access.check(peer, &method, request.headers()) {
+    match access::check(&guard.settings, peer, &method, request.headers()) {
         Ok(()) if method.is_safe() => next.run(request).await,
         Ok(()) => {
             let response = next.run(request).await;
             log::info!("{method} {path} of {peer}: {}", response.status());
             response
         }
-        Err(refusal) => {
-            guard.log.warn((), format_args!("{method} {path} of {peer} is refused: {refusal}"));
-            AdminError::from(refusal).into_response()
+        Err((status, why)) => {
+            guard.log.warn((), format_args!("{method} {path} of {peer} is refused: {why}"));
+            AdminError::new(status, why).into_response()
         }
     }
 }

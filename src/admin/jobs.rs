@@ -39,7 +39,7 @@ impl Jobs {
         }
     }
 
-    /// Begins a job on a thread that may block. It goes on also if nobody waits for it.
+    /// Begins a job on a thread that may block. It goes on when its client has gone away.
     pub(super) fn begin<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> Result<T, AdminError> + Send + 'static,

@@ -1,12 +1,12 @@
 //! The counters as Prometheus reads them, in the text form of OpenMetrics or in the older one.
 //!
-//! Nothing is registered when it is counted: each scrape looks at the node anew.
+//! No counter is registered: each scrape reads the node again.
 
 use super::context::AdminContext;
-use super::health;
 use super::report::{Compactions, Family, Info};
 use super::ring_report::{Hints, Messages, PeerMessages, RingEndpoint, Status};
-use crate::storage::family::{FamilyStatistics, Totals};
+use crate::storage::database::TroubleKind;
+use crate::storage::family::FamilyStatistics;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
 use prometheus_client::metrics::MetricType;
@@ -67,196 +67,177 @@ const PREFIX: &str = "alexandra";
 
 /// Something that is measured of each `T`.
 struct Measure<T> {
+    kind: Kind,
     /// Without the suffix `_total` of counters, which the encoder adds.
     name: &'static str,
     help: &'static str,
-    value: fn(&T) -> Value,
+    value: fn(&T) -> u64,
 }
 
-/// A measured value.
-enum Value {
-    /// Only grows, until a restart.
-    Counter(u64),
-    /// The same, in seconds.
-    Seconds(f64),
-    /// Grows and shrinks.
-    Gauge(u64),
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Grows until a restart.
+    Counter,
+    /// A counter of nanoseconds, shown in seconds.
+    Time,
+    Gauge,
 }
 
-use Value::{Counter, Gauge};
+const fn gauge<T>(name: &'static str, help: &'static str, value: fn(&T) -> u64) -> Measure<T> {
+    Measure { kind: Kind::Gauge, name, help, value }
+}
+
+const fn count<T>(name: &'static str, help: &'static str, value: fn(&T) -> u64) -> Measure<T> {
+    Measure { kind: Kind::Counter, name, help, value }
+}
+
+const fn time<T>(name: &'static str, help: &'static str, value: fn(&T) -> u64) -> Measure<T> {
+    Measure { kind: Kind::Time, name, help, value }
+}
 
 /// Of the node.
 const NODE: [Measure<Info>; 16] = [
-    measure("failed", "1 if writes are refused, other than after a drain: info says why", |i| {
-        Gauge(u64::from(health::has_failed(&i.troubles)))
+    gauge("failed", "1 if writes are refused, other than after a drain: info says why", |i| {
+        let mut kinds = i.troubles.iter().map(|trouble| trouble.kind);
+        u64::from(kinds.any(|kind| kind != TroubleKind::Drained && kind.refuses_writes()))
     }),
-    measure("drained", "1 if the node was drained", |i| {
-        Gauge(u64::from(health::is_drained(&i.troubles)))
+    gauge("drained", "1 if the node was drained", |i| {
+        u64::from(i.troubles.iter().any(|it| it.kind == TroubleKind::Drained))
     }),
-    measure("troubles", "Why the node does not serve as it should: info says more", |i| {
-        Gauge(i.troubles.len() as u64)
+    gauge("troubles", "Why the node does not serve as it should: info says more", |i| {
+        i.troubles.len() as u64
     }),
-    measure("uptime_seconds", "Time since the start", |i| Gauge(i.uptime_seconds)),
-    measure("load_bytes", "SSTables of all column families", |i| Gauge(i.load_bytes)),
-    measure("resident_bytes", "Physical memory of the process", |i| {
-        Gauge(i.memory.resident_bytes.unwrap_or(0))
+    gauge("uptime_seconds", "Time since the start", |i| i.uptime_seconds),
+    gauge("load_bytes", "SSTables of all column families", |i| i.load_bytes),
+    gauge("resident_bytes", "Physical memory of the process", |i| {
+        i.memory.resident_bytes.unwrap_or(0)
     }),
-    measure("memtables_bytes", "Memory of all memtables", |i| Gauge(i.memory.memtables_bytes)),
-    measure("memtables_budget_bytes", "Memory that they may take", |i| {
-        Gauge(i.memory.memtables_budget_bytes)
+    gauge("memtables_bytes", "Memory of all memtables", |i| i.memory.memtables_bytes),
+    gauge("memtables_budget_bytes", "Memory that they may take", |i| {
+        i.memory.memtables_budget_bytes
     }),
-    measure("block_cache_bytes", "Blocks in the block cache", |i| Gauge(i.block_cache.stats.size)),
-    measure("block_cache_capacity_bytes", "Blocks that it may hold", |i| {
-        Gauge(i.block_cache.stats.capacity)
+    gauge("block_cache_bytes", "Blocks in the block cache", |i| i.block_cache.stats.size),
+    gauge("block_cache_capacity_bytes", "Blocks that it may hold", |i| {
+        i.block_cache.stats.capacity
     }),
-    measure("key_caches_bytes", "Memory of all key caches", |i| Gauge(i.memory.key_caches_bytes)),
-    measure("row_caches_bytes", "Memory of all row caches", |i| Gauge(i.memory.row_caches_bytes)),
-    measure("requests_bytes", "Memory of requests and answers under way", |i| {
-        Gauge(i.memory.requests_bytes)
+    gauge("key_caches_bytes", "Memory of all key caches", |i| i.memory.key_caches_bytes),
+    gauge("row_caches_bytes", "Memory of all row caches", |i| i.memory.row_caches_bytes),
+    gauge("requests_bytes", "Memory of requests and answers under way", |i| {
+        i.memory.requests_bytes
     }),
-    measure("requests_budget_bytes", "Memory that they may take", |i| {
-        Gauge(i.memory.requests_budget_bytes)
-    }),
-    measure("block_cache_hits", "Blocks found in the block cache", |i| {
-        Counter(i.block_cache.stats.hits)
-    }),
-    measure("block_cache_requests", "Blocks looked for in the block cache", |i| {
-        Counter(i.block_cache.stats.requests)
+    gauge("requests_budget_bytes", "Memory that they may take", |i| i.memory.requests_budget_bytes),
+    count("block_cache_hits", "Blocks found in the block cache", |i| i.block_cache.stats.hits),
+    count("block_cache_requests", "Blocks looked for in the block cache", |i| {
+        i.block_cache.stats.requests
     }),
 ];
 
 /// Of compactions.
 const COMPACTIONS: [Measure<Compactions>; 6] = [
-    measure("compactions_running", "Compactions that are running", |c| {
-        Gauge(c.running.len() as u64)
+    gauge("compactions_running", "Compactions that are running", |c| c.running.len() as u64),
+    gauge("compactions_pending", "Minor compactions that are due, estimated", |c| {
+        c.pending.iter().map(|pending| pending.count as u64).sum()
     }),
-    measure("compactions_pending", "Minor compactions that are due, estimated", |c| {
-        Gauge(c.pending.iter().map(|pending| pending.count as u64).sum())
-    }),
-    measure("compactions_completed", "Compactions that came to their end", |c| {
-        Counter(c.totals.completed)
-    }),
-    measure("compactions_failed", "Compactions that were given up", |c| Counter(c.totals.failed)),
-    measure("compactions_input_bytes", "Inputs of completed compactions", |c| {
-        Counter(c.totals.bytes_in)
-    }),
-    measure("compactions_output_bytes", "Outputs of completed compactions", |c| {
-        Counter(c.totals.bytes_out)
-    }),
+    count("compactions_completed", "Compactions that came to their end", |c| c.totals.completed),
+    count("compactions_failed", "Compactions that were given up", |c| c.totals.failed),
+    count("compactions_input_bytes", "Inputs of completed compactions", |c| c.totals.bytes_in),
+    count("compactions_output_bytes", "Outputs of completed compactions", |c| c.totals.bytes_out),
 ];
 
 /// Of each column family. One operation of about sixteen is timed: its mean time is the seconds
 /// divided by how many were timed.
 const FAMILIES: [Measure<FamilyStatistics>; 21] = [
-    measure("reads", "Slices of single rows", |s| Counter(s.reads.count)),
-    measure("reads_timed", "Slices of single rows that were timed", |s| Counter(s.reads.timed)),
-    measure("reads_timed_seconds", "Time of these", |s| seconds(&s.reads)),
-    measure("range_reads", "Slices of the rows of a range", |s| Counter(s.range_reads.count)),
-    measure("range_reads_timed", "Slices of the rows of a range that were timed", |s| {
-        Counter(s.range_reads.timed)
+    count("reads", "Slices of single rows", |s| s.reads.count),
+    count("reads_timed", "Slices of single rows that were timed", |s| s.reads.timed),
+    time("reads_timed_seconds", "Time of these", |s| s.reads.timed_nanos),
+    count("range_reads", "Slices of the rows of a range", |s| s.range_reads.count),
+    count("range_reads_timed", "Slices of the rows of a range that were timed", |s| {
+        s.range_reads.timed
     }),
-    measure("range_reads_timed_seconds", "Time of these", |s| seconds(&s.range_reads)),
-    measure("writes", "Mutations", |s| Counter(s.writes.count)),
-    measure("writes_timed", "Mutations that were timed", |s| Counter(s.writes.timed)),
-    measure("writes_timed_seconds", "Time of these", |s| seconds(&s.writes)),
-    measure("sstables", "SSTables that count", |s| Gauge(s.sstables as u64)),
-    measure("live_bytes", "Size of the SSTables that count", |s| Gauge(s.live_bytes)),
-    measure("disk_bytes", "Size of all its SSTables", |s| Gauge(s.total_bytes)),
-    measure("memtable_operations", "Columns in the active memtable", |s| {
-        Gauge(s.memtable_operations)
+    time("range_reads_timed_seconds", "Time of these", |s| s.range_reads.timed_nanos),
+    count("writes", "Mutations", |s| s.writes.count),
+    count("writes_timed", "Mutations that were timed", |s| s.writes.timed),
+    time("writes_timed_seconds", "Time of these", |s| s.writes.timed_nanos),
+    gauge("sstables", "SSTables that count", |s| s.sstables as u64),
+    gauge("live_bytes", "Size of the SSTables that count", |s| s.live_bytes),
+    gauge("disk_bytes", "Size of all its SSTables", |s| s.total_bytes),
+    gauge("memtable_operations", "Columns in the active memtable", |s| s.memtable_operations),
+    gauge("memtable_bytes", "Memory of its memtables", |s| s.memtable_memory_bytes),
+    gauge("memtables_flushing", "Full memtables that are not on disk yet", |s| {
+        s.memtables_flushing as u64
     }),
-    measure("memtable_bytes", "Memory of its memtables", |s| Gauge(s.memtable_memory_bytes)),
-    measure("memtables_flushing", "Full memtables that are not on disk yet", |s| {
-        Gauge(s.memtables_flushing as u64)
+    count("memtable_switches", "Full memtables so far", |s| s.memtable_switches),
+    count("key_cache_hits", "Row positions found in the key cache", |s| {
+        s.caches.keys.unwrap_or_default().hits
     }),
-    measure("memtable_switches", "Full memtables so far", |s| Counter(s.memtable_switches)),
-    measure("key_cache_hits", "Row positions found in the key cache", |s| {
-        Counter(s.caches.keys.unwrap_or_default().hits)
+    count("key_cache_requests", "Row positions looked for there", |s| {
+        s.caches.keys.unwrap_or_default().requests
     }),
-    measure("key_cache_requests", "Row positions looked for there", |s| {
-        Counter(s.caches.keys.unwrap_or_default().requests)
+    count("row_cache_hits", "Rows found in the row cache", |s| {
+        s.caches.rows.unwrap_or_default().hits
     }),
-    measure("row_cache_hits", "Rows found in the row cache", |s| {
-        Counter(s.caches.rows.unwrap_or_default().hits)
+    count("row_cache_requests", "Rows looked for there", |s| {
+        s.caches.rows.unwrap_or_default().requests
     }),
-    measure("row_cache_requests", "Rows looked for there", |s| {
-        Counter(s.caches.rows.unwrap_or_default().requests)
-    }),
-    measure("failed", "1 if it takes no more writes", |s| Gauge(u64::from(s.failure.is_some()))),
+    gauge("failed", "1 if it takes no more writes", |s| u64::from(s.failure.is_some())),
 ];
 
 /// Of what this node asks others.
 const MESSAGES: [Measure<Messages>; 3] = [
-    measure("requests_pending", "Requests to other nodes that wait for answers", |m| {
-        Gauge(m.pending_requests)
+    gauge("requests_pending", "Requests to other nodes that wait for answers", |m| {
+        m.pending_requests
     }),
-    measure("speculations", "Further replicas asked because others were slow", |m| {
-        Counter(m.speculations)
-    }),
-    measure("read_repairs", "Replicas that got what a read found them to lack", |m| {
-        Counter(m.read_repairs)
-    }),
+    count("speculations", "Further replicas asked because others were slow", |m| m.speculations),
+    count("read_repairs", "Replicas that got what a read found them to lack", |m| m.read_repairs),
 ];
 
 /// Of what is kept for others.
 const HINTS: [Measure<Hints>; 6] = [
-    measure("hints_stored", "Hints stored for other nodes", |h| Counter(h.stats.stored)),
-    measure("hints_stored_bytes", "Size of these hints", |h| Counter(h.stats.stored_bytes)),
-    measure("hints_not_stored", "Hints for which there was no room, or that failed", |h| {
-        Counter(h.stats.refused_full + h.stats.refused_no_space + h.stats.failed)
+    count("hints_stored", "Hints stored for other nodes", |h| h.stats.stored),
+    count("hints_stored_bytes", "Size of these hints", |h| h.stats.stored_bytes),
+    count("hints_not_stored", "Hints for which there was no room, or that failed", |h| {
+        h.stats.refused_full + h.stats.refused_no_space + h.stats.failed
     }),
-    measure("hints_delivered", "Hints handed out for delivery", |h| Counter(h.stats.read)),
-    measure("hints_expired", "Hints too old to be delivered", |h| Counter(h.stats.expired)),
-    measure("hints_damaged_bytes", "Damaged parts of hint logs", |h| {
-        Counter(h.stats.damaged_bytes)
-    }),
+    count("hints_delivered", "Hints handed out for delivery", |h| h.stats.read),
+    count("hints_expired", "Hints too old to be delivered", |h| h.stats.expired),
+    count("hints_damaged_bytes", "Damaged parts of hint logs", |h| h.stats.damaged_bytes),
 ];
 
 /// Of each node of the ring, with its address as label `peer`.
 const ENDPOINTS: [Measure<RingEndpoint>; 3] = [
-    measure("up", "1 if the node seems alive", |e| Gauge(u64::from(e.status == Status::Up))),
-    measure("hints", "Hints that wait for the node, about", |e| Gauge(e.hints)),
-    measure("hints_bytes", "Size of these hints", |e| Gauge(e.hint_bytes)),
+    gauge("up", "1 if the node seems alive", |e| u64::from(e.status == Status::Up)),
+    gauge("hints", "Hints that wait for the node, about", |e| e.hints),
+    gauge("hints_bytes", "Size of these hints", |e| e.hint_bytes),
 ];
 
 /// Of each other node that there was a connection with, the same way.
 const PEERS: [Measure<PeerMessages>; 9] = [
-    measure("sent", "Messages sent", |p| Counter(p.stats.sent)),
-    measure("sent_bytes", "Size of these", |p| Counter(p.stats.sent_bytes)),
-    measure("received", "Messages received", |p| Counter(p.stats.received)),
-    measure("received_bytes", "Size of these", |p| Counter(p.stats.received_bytes)),
-    measure("connects", "Connections made", |p| Counter(p.stats.connects)),
-    measure("failed_connects", "Connections that could not be made", |p| {
-        Counter(p.stats.failed_connects)
+    count("sent", "Messages sent", |p| p.stats.sent),
+    count("sent_bytes", "Size of these", |p| p.stats.sent_bytes),
+    count("received", "Messages received", |p| p.stats.received),
+    count("received_bytes", "Size of these", |p| p.stats.received_bytes),
+    count("connects", "Connections made", |p| p.stats.connects),
+    count("failed_connects", "Connections that could not be made", |p| p.stats.failed_connects),
+    count("unsent", "Messages that were too late, too many or too large to be sent", |p| {
+        p.stats.dropped_late + p.stats.dropped_full + p.stats.dropped_large
     }),
-    measure("unsent", "Messages that were too late, too many or too large to be sent", |p| {
-        Counter(p.stats.dropped_late + p.stats.dropped_full + p.stats.dropped_large)
-    }),
-    measure("queued", "Messages that wait to be sent", |p| Gauge(p.stats.queued)),
-    measure("queued_bytes", "Size of these", |p| Gauge(p.stats.queued_bytes)),
+    gauge("queued", "Messages that wait to be sent", |p| p.stats.queued),
+    gauge("queued_bytes", "Size of these", |p| p.stats.queued_bytes),
 ];
 
-const fn measure<T>(name: &'static str, help: &'static str, value: fn(&T) -> Value) -> Measure<T> {
-    Measure { name, help, value }
-}
-
-fn seconds(totals: &Totals) -> Value {
-    Value::Seconds(totals.timed_nanos as f64 / 1e9)
-}
-
-impl Value {
-    fn kind(&self) -> MetricType {
+impl Kind {
+    fn metric(self) -> MetricType {
         match self {
-            Self::Counter(_) | Self::Seconds(_) => MetricType::Counter,
-            Self::Gauge(_) => MetricType::Gauge,
+            Self::Counter | Self::Time => MetricType::Counter,
+            Self::Gauge => MetricType::Gauge,
         }
     }
 
-    fn encode(self, encoder: MetricEncoder<'_>) -> fmt::Result {
+    fn encode(self, value: u64, encoder: MetricEncoder<'_>) -> fmt::Result {
         match self {
-            Self::Counter(count) => ConstCounter::new(count).encode(encoder),
-            Self::Seconds(seconds) => ConstCounter::new(seconds).encode(encoder),
-            Self::Gauge(value) => ConstGauge::new(value).encode(encoder),
+            Self::Counter => ConstCounter::new(value).encode(encoder),
+            Self::Time => ConstCounter::new(value as f64 / 1e9).encode(encoder),
+            Self::Gauge => ConstGauge::new(value).encode(encoder),
         }
     }
 }
@@ -307,7 +288,7 @@ impl Collector for NodeCollector {
         let help = "Messages of other nodes that were not acted on, being too late or too many";
         let dropped = |(verb, count)| (vec![("verb", String::clone(verb))], count);
         let dropped: Vec<_> = messages.dropped.iter().map(dropped).collect();
-        let measure = [measure("dropped", help, |count: &u64| Counter(*count))];
+        let measure = [count("dropped", help, |count: &u64| *count)];
         encode_all(&mut encoder, "messages", &measure, &dropped)?;
         let endpoints = context.ring().endpoints;
         let endpoints: Vec<_> = endpoints.iter().map(|it| (peer(it.address), it)).collect();
@@ -333,16 +314,15 @@ fn peer(address: IpAddr) -> Labels {
 /// Each measure of each of these.
 fn encode_all<T: Borrow<M>, M>(
     encoder: &mut DescriptorEncoder<'_>,
-    kind: &str,
+    group: &str,
     measures: &[Measure<M>],
     all: &[(Labels, T)],
 ) -> fmt::Result {
-    let Some((_, first)) = all.first() else { return Ok(()) };
-    for Measure { name, help, value } in measures {
-        let (name, metric) = (format!("{kind}_{name}"), value(first.borrow()).kind());
-        let mut encoder = encoder.encode_descriptor(&name, help, None, metric)?;
+    for Measure { kind, name, help, value } in measures.iter().filter(|_| !all.is_empty()) {
+        let name = format!("{group}_{name}");
+        let mut encoder = encoder.encode_descriptor(&name, help, None, kind.metric())?;
         for (labels, it) in all {
-            value(it.borrow()).encode(encoder.encode_family(labels)?)?;
+            kind.encode(value(it.borrow()), encoder.encode_family(labels)?)?;
         }
     }
     Ok(())
@@ -354,10 +334,9 @@ fn encode_each<T>(
     measures: &[Measure<T>],
     of: &T,
 ) -> fmt::Result {
-    for Measure { name, help, value } in measures {
-        let value = value(of);
-        let descriptor = encoder.encode_descriptor(name, help, None, value.kind())?;
-        value.encode(descriptor)?;
+    for Measure { kind, name, help, value } in measures {
+        let descriptor = encoder.encode_descriptor(name, help, None, kind.metric())?;
+        kind.encode(value(of), descriptor)?;
     }
     Ok(())
 }

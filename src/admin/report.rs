@@ -144,8 +144,8 @@ pub struct LatencyReport {
     /// Which column family.
     #[serde(flatten)]
     pub family: Family,
-    /// Of each bucket but the last: it counts operations that took less than so many microseconds,
-    /// and not less than those of the bucket before. The last bucket counts all that took longer.
+    /// Of each bucket but the last: it counts operations that took less time, in microseconds, and
+    /// not less than those of the bucket before. The last bucket counts all that took longer.
     pub offsets_micros: Vec<u64>,
     /// Slices of single rows.
     pub reads: LatencyHistogram,
@@ -165,7 +165,7 @@ pub struct LatencyHistogram {
 }
 
 /// A keyspace with its column families.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeyspaceReport {
     /// Its name.
     pub keyspace: String,
@@ -180,16 +180,6 @@ pub struct KeyspaceReport {
 }
 
 impl KeyspaceReport {
-    pub(super) fn of(keyspace: &str) -> Self {
-        Self {
-            keyspace: keyspace.to_owned(),
-            reads: Latency::default(),
-            writes: Latency::default(),
-            pending_flushes: 0,
-            column_families: Vec::new(),
-        }
-    }
-
     pub(super) fn add(&mut self, family: FamilyReport) {
         self.reads = self.reads.with(family.reads);
         self.writes = self.writes.with(family.writes);
@@ -240,7 +230,7 @@ pub struct FamilyReport {
     pub failure: Option<String>,
 }
 
-/// When a column family is compacted.
+/// Compaction thresholds of a column family.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thresholds {
     /// Which column family.
@@ -327,7 +317,7 @@ pub struct Snapshot {
     pub keyspace: String,
     /// That of its folders: the time, and the tag if it has one.
     pub name: String,
-    /// When it was taken, in milliseconds since the Unix epoch.
+    /// Time at which it was taken, in milliseconds since the Unix epoch.
     pub taken_millis: u64,
     /// All its files.
     pub total_bytes: u64,
@@ -339,7 +329,7 @@ pub struct Snapshot {
 
 impl From<snapshot::Snapshot> for Snapshot {
     fn from(snapshot: snapshot::Snapshot) -> Self {
-        let folders = snapshot.folders.iter().map(|folder| folder.path.display().to_string());
+        let folders = snapshot.folders.iter().map(|folder| folder.display().to_string());
         Self {
             name: snapshot.name.to_string(),
             taken_millis: snapshot.name.millis,

@@ -1,7 +1,7 @@
 //! Requests of operators: bodies with their bounds, and the column families that are meant.
 
-use super::connection::Peer;
 use super::error::AdminError;
+use super::server::Peer;
 use crate::model::schema::{FamilyId, Schema};
 use axum::body::{HttpBody, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
@@ -45,7 +45,10 @@ impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Change<T> {
             peer.begin().await;
         }
         let is_empty = body.trim_ascii().is_empty();
-        Ok(Self(serde_json::from_slice(if is_empty { b"{}" } else { &body })?))
+        let parsed = serde_json::from_slice(if is_empty { b"{}" } else { &body });
+        let unreadable =
+            |error| AdminError::bad_request(format_args!("the body cannot be read: {error}"));
+        parsed.map(Self).map_err(unreadable)
     }
 }
 
@@ -62,8 +65,8 @@ impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for Choice<T> {
     type Rejection = AdminError;
 
     async fn from_request_parts(head: &mut Parts, _: &S) -> Result<Self, AdminError> {
-        let Query(choice) = Query::try_from_uri(&head.uri)?;
-        Ok(Self(choice))
+        let query = Query::try_from_uri(&head.uri).map_err(AdminError::bad_request)?;
+        Ok(Self(query.0))
     }
 }
 

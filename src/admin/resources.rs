@@ -11,6 +11,7 @@ use crate::config::settings::PHI_CONVICT_THRESHOLDS;
 use crate::model::schema::{FamilyId, Schema};
 use crate::node::Drained;
 use crate::repair::{Operation, RepairScope};
+use crate::storage::compaction::CompactionError;
 use crate::storage::{Database, compaction, snapshot};
 use axum::Json;
 use axum::extract::State;
@@ -219,9 +220,10 @@ async fn set_thresholds(
         compaction::Thresholds::new(change.min.unwrap_or(min), change.max.unwrap_or(max))
     };
     // All of them make sense, or none is changed.
-    let changes = families.iter().map(new).collect::<Result<Vec<_>, _>>()?;
-    for (family, compaction::Thresholds { min, max }) in families.iter().zip(changes) {
-        storage.set_compaction_thresholds(*family, min, max)?;
+    let all = families.iter().map(new).collect::<Result<Vec<_>, _>>();
+    let all = all.map_err(AdminError::bad_request)?;
+    for (family, compaction::Thresholds { min, max }) in families.iter().zip(all) {
+        storage.set_compaction_thresholds(*family, min, max).map_err(AdminError::bad_request)?;
     }
     Ok(Json(it.context.thresholds(&families)))
 }
@@ -239,14 +241,21 @@ struct Work {
 
 async fn flush(State(it): State<Admin>, Change(work): Change<Work>) -> WorkAnswer {
     it.work(work, |storage, id, family| {
-        storage.flush(id).map_err(|error| AdminError::flush(family, &error))
+        let failed = |error| AdminError::failed(format_args!("{family} was not flushed: {error}"));
+        storage.flush(id).map_err(failed)
     })
     .await
 }
 
 async fn compact(State(it): State<Admin>, Change(work): Change<Work>) -> WorkAnswer {
     it.work(work, |storage, id, family| {
-        storage.compact(id).map_err(|error| AdminError::compaction(family, &error))
+        storage.compact(id).map_err(|error| {
+            let text = format!("{family} was not compacted: {error}");
+            match error {
+                CompactionError::Stopped => AdminError::new(StatusCode::SERVICE_UNAVAILABLE, text),
+                _ => AdminError::failed(text),
+            }
+        })
     })
     .await
 }
@@ -316,7 +325,7 @@ async fn list_snapshots(
 ) -> Answer<Vec<Snapshot>> {
     it.looks
         .run(move || {
-            let mut found = it.context.storage.snapshots()?;
+            let mut found = it.context.storage.snapshots().map_err(AdminError::failed)?;
             found.retain(|snapshot| choice.means(snapshot));
             choice.answer(found, it.context.storage.schema())
         })
@@ -331,7 +340,8 @@ async fn clear_snapshots(
     it.jobs
         .run(move || {
             let (keyspace, name) = (choice.keyspace.as_deref(), choice.name.as_deref());
-            let cleared = it.context.storage.clear_snapshots(keyspace, name)?;
+            let cleared = it.context.storage.clear_snapshots(keyspace, name);
+            let cleared = cleared.map_err(AdminError::failed)?;
             choice.answer(cleared, it.context.storage.schema())
         })
         .await
@@ -443,7 +453,7 @@ fn repair(
     Ok(Operation::Repair(families, scope))
 }
 
-/// When a silent node is to count as dead.
+/// New threshold above which a silent node counts as dead.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SuspicionChange {
@@ -472,7 +482,9 @@ async fn deliver_hints(
     if it.context.hints().targets.iter().all(|target| target.address != address) {
         return Err(AdminError::not_found(format_args!("there are no hints for {address}")));
     }
-    Ok(Json(json!({ "changed": it.context.member.hasten_hints(address) })))
+    let handoff = it.context.member.handoff();
+    let is_changed = handoff.is_some_and(|handoff| handoff.hasten(address));
+    Ok(Json(json!({ "changed": is_changed })))
 }
 
 async fn read_rack_file(
@@ -483,7 +495,9 @@ async fn read_rack_file(
     let rack_file = it.context.rack_file.clone().ok_or_else(missing)?;
     it.jobs
         .run(move || {
-            let changed = rack_file.reload()?;
+            let changed = rack_file.reload().map_err(|error| {
+                AdminError::failed(format_args!("{error}; what it said before stays in force"))
+            })?;
             if changed {
                 it.context.member.refresh();
             }
@@ -495,7 +509,8 @@ async fn read_rack_file(
 async fn prometheus(State(it): State<Admin>, headers: HeaderMap) -> Result<Response, AdminError> {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let format = Format::preferred(accept.unwrap_or_default());
-    let text = metrics::render(it.context, format)?;
+    let text = metrics::render(it.context, format)
+        .map_err(|_| AdminError::failed("the metrics cannot be written"))?;
     Ok(([(CONTENT_TYPE, format.content_type())], text).into_response())
 }
 

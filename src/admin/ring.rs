@@ -2,10 +2,10 @@
 
 use super::context::AdminContext;
 use super::ring_report::{
-    GossipEndpoint, GossipState, HintState, HintTarget, Hints, Messages, PeerMessages,
-    RemovedEndpoint, Ring, RingEndpoint, RingState, Status,
+    GossipEndpoint, HintState, HintTarget, Hints, Messages, PeerMessages, RemovedEndpoint, Ring,
+    RingEndpoint, RingState, Status,
 };
-use crate::gossip::{Gossiper, Members, Membership, RemovedNode};
+use crate::gossip::{EndpointState, Gossiper, Members, Membership, RemovedNode};
 use crate::net::Verb;
 use crate::node::HandoffState;
 use crate::replica::TargetStats;
@@ -37,7 +37,7 @@ impl AdminContext {
                     token: place.token.map(|token| partitioner.display_token(&token)),
                     owns: shares.get(&address).copied(),
                     generation: gossiper.state(address).map(|state| state.generation),
-                    phi: gossiper.phi(address, now),
+                    phi: gossiper.detector.phi(address, now),
                     data_center: topology.as_ref().map(|it| it.data_center(address).into_owned()),
                     rack: topology.as_ref().map(|it| it.rack(address).into_owned()),
                     hints: hints.map_or(0, |target| target.hints),
@@ -50,9 +50,9 @@ impl AdminContext {
         Ring { local, partitioner: partitioner.class_name().to_owned(), endpoints, removed }
     }
 
-    /// When a silent node counts as dead for this one.
+    /// Threshold above which a silent node counts as dead.
     pub(super) fn failure_detection(&self) -> Value {
-        let threshold = |gossiper: &Gossiper, _: &Membership| gossiper.phi_convict_threshold();
+        let threshold = |gossiper: &Gossiper, _: &Membership| gossiper.detector.threshold;
         json!({ "phi_convict_threshold": self.member.with_gossip(threshold) })
     }
 
@@ -60,19 +60,13 @@ impl AdminContext {
     pub(super) fn gossip(&self) -> Vec<GossipEndpoint> {
         let now = self.clock.monotonic();
         self.member.with_gossip(|gossiper, _| {
-            let describe = |(address, state): (IpAddr, &crate::gossip::EndpointState)| {
-                let states = state.states.iter().map(|(name, it)| {
-                    let (value, version) = (it.value.clone(), it.version);
-                    (name.clone(), GossipState { value, version })
-                });
-                GossipEndpoint {
-                    address,
-                    status: Status::of(gossiper.is_alive(address)),
-                    phi: gossiper.phi(address, now),
-                    generation: state.generation,
-                    heartbeat: state.heartbeat,
-                    states: states.collect(),
-                }
+            let describe = |(address, state): (IpAddr, &EndpointState)| GossipEndpoint {
+                address,
+                status: Status::of(gossiper.is_alive(address)),
+                phi: gossiper.detector.phi(address, now),
+                generation: state.generation,
+                heartbeat: state.heartbeat,
+                states: state.states.clone(),
             };
             gossiper.endpoints().map(describe).collect()
         })
@@ -106,7 +100,7 @@ impl AdminContext {
     pub(super) fn messages(&self) -> Messages {
         let coordinator = self.member.coordinator().stats();
         let drops = self.member.drops();
-        let dropped = Verb::ALL.into_iter().map(|verb| (verb.to_string(), drops.total(verb)));
+        let dropped = Verb::all().map(|verb| (verb.to_string(), drops.total(verb)));
         let peers = self.transport.stats().into_iter();
         Messages {
             pending_requests: self.member.pending_requests() as u64,
@@ -119,7 +113,8 @@ impl AdminContext {
 
     fn hint_state(&self, target: IpAddr, recipient: IpAddr) -> (HintState, Option<u64>) {
         let is_alive = self.member.with_gossip(|gossiper, _| gossiper.is_alive(recipient));
-        match self.member.handoff_state(target, self.clock.monotonic()) {
+        let now = self.clock.monotonic();
+        match self.member.handoff().map(|handoff| handoff.state_of(target, now)) {
             Some(HandoffState::Delivering) => (HintState::Delivering, None),
             _ if !is_alive => (HintState::Down, None),
             Some(HandoffState::PutOff(pause)) => (HintState::PutOff, Some(pause.as_secs())),
@@ -142,13 +137,13 @@ impl AdminContext {
     }
 }
 
-/// Where a node stands.
+/// Place of a node on the ring.
 struct Place {
     state: RingState,
     token: Option<Token>,
 }
 
-/// Everybody, in the order of the answer. A node that joins stands behind the members, whatever
+/// All nodes, in the order of the answer. A node that joins comes after the members, whatever
 /// its token.
 fn places(gossiper: &Gossiper, membership: &Membership) -> Vec<(IpAddr, Place)> {
     let Members { ring, bootstrapping, leaving, .. } = membership.members();

@@ -1,5 +1,6 @@
 //! Answers of the admin side about the nodes of the ring, as JSON and for `nodetool`.
 
+use crate::gossip::VersionedValue;
 use crate::net::PeerStats;
 use crate::replica::HintStats;
 use crate::storage::database::Trouble;
@@ -34,7 +35,7 @@ pub enum RingState {
     /// It was heard of and has no place on the ring.
     Outside,
     /// It was removed from the ring, and is not taken back as it is; a node that says so of itself
-    /// serves nobody. Only told by the status.
+    /// serves no client. Only in the status.
     Removed,
 }
 
@@ -69,7 +70,7 @@ pub struct ClusterStatus {
 /// A node at a glance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeStatus {
-    /// Where it listens for other nodes.
+    /// Address for other nodes.
     pub address: IpAddr,
     /// Whether it seems alive.
     pub status: Status,
@@ -93,7 +94,7 @@ pub struct NodeStatus {
 
 /// A cluster, and whether its nodes agree on what they have to agree on: partitioner, keyspaces
 /// with their replication, column families with types, comparators and `GCGraceSeconds`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterDescription {
     /// `ClusterName`.
     pub cluster_name: String,
@@ -134,13 +135,13 @@ pub enum Software {
 /// A node that was removed from the ring because it was dead.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemovedEndpoint {
-    /// Where it listened for other nodes.
+    /// Address for other nodes.
     pub address: IpAddr,
     /// The token that it owned.
     pub token: String,
     /// Number of its last start at that time; `None` if that was not known.
     pub generation: Option<i32>,
-    /// Whether it is taken back when it has started anew.
+    /// Whether it is taken back after a restart.
     pub may_return: bool,
 }
 
@@ -157,7 +158,7 @@ pub struct AllowedReturn {
 /// A node that another one knows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RingEndpoint {
-    /// Where it listens for other nodes.
+    /// Address for other nodes.
     pub address: IpAddr,
     /// Whether it seems alive.
     pub status: Status,
@@ -187,7 +188,7 @@ pub struct RingEndpoint {
 /// Gossip about a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GossipEndpoint {
-    /// Whom it is about.
+    /// Address of the node.
     pub address: IpAddr,
     /// Whether it seems alive.
     pub status: Status,
@@ -198,16 +199,7 @@ pub struct GossipEndpoint {
     /// The version of its latest heartbeat.
     pub heartbeat: i32,
     /// Its application states by their names.
-    pub states: BTreeMap<String, GossipState>,
-}
-
-/// An application state.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GossipState {
-    /// The text.
-    pub value: String,
-    /// When it was said, in the count of heartbeats and states of that node.
-    pub version: i32,
+    pub states: BTreeMap<String, VersionedValue>,
 }
 
 /// Hints for nodes that were down or too slow, and counts since the start.

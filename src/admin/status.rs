@@ -1,10 +1,11 @@
-//! All nodes at a glance.
+//! All nodes at a glance, and whether they agree.
 
 use super::context::AdminContext;
 use super::ring_report::{
-    ClusterStatus, NodeStatus, RemovedEndpoint, Ring, RingEndpoint, RingState, Software, Status,
+    ClusterDescription, ClusterStatus, NodeStatus, RemovedEndpoint, Ring, RingEndpoint, RingState,
+    SchemaGroup, Software, Status,
 };
-use crate::gossip::{EXTENSIONS_STATE, EndpointState, Gossiper, VERSION_STATE};
+use crate::gossip::{EXTENSIONS_STATE, EndpointState, Gossiper, SCHEMA_STATE, VERSION_STATE};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -32,7 +33,7 @@ impl AdminContext {
             let heard = heard.get(&endpoint.address);
             let mut node = node_status(endpoint, local, heard, now_millis);
             let is_it = |it: &mut RemovedEndpoint| it.address == node.address;
-            // One that runs on although it was removed is told once.
+            // A node that runs on although it was removed is listed once.
             if let Some(it) = removed.extract_if(.., is_it).next()
                 && node.state == RingState::Outside
             {
@@ -50,6 +51,49 @@ impl AdminContext {
         let healthy = troubles.is_empty() && nodes.iter().all(|node| node.healthy);
         ClusterStatus { cluster_name: self.cluster_name.clone(), local, healthy, troubles, nodes }
     }
+
+    /// Agreement of the nodes, and those that differ.
+    pub(super) fn description(&self) -> ClusterDescription {
+        let nodes = self.member.with_gossip(|gossiper, membership| {
+            // Members that have not gossiped since the start count as dead.
+            let members = membership.members().endpoints().into_iter();
+            let mut nodes: BTreeMap<_, _> = members.map(|it| (it, (false, None))).collect();
+            nodes.extend(gossiper.endpoints().map(|(address, state)| {
+                let fingerprint = state.value(SCHEMA_STATE).map(str::to_owned);
+                (address, (gossiper.is_alive(address), fingerprint))
+            }));
+            nodes
+        });
+        ClusterDescription {
+            cluster_name: self.cluster_name.clone(),
+            partitioner: self.storage.partitioner().class_name().to_owned(),
+            snitches: self.snitches.clone(),
+            ..describe(nodes)
+        }
+    }
+}
+
+/// Compares the schema fingerprints of nodes: by address, whether it is alive and its fingerprint.
+fn describe(nodes: BTreeMap<IpAddr, (bool, Option<String>)>) -> ClusterDescription {
+    let mut description = ClusterDescription::default();
+    let mut by_fingerprint: BTreeMap<String, Vec<IpAddr>> = BTreeMap::new();
+    for (address, (is_alive, fingerprint)) in nodes {
+        match fingerprint {
+            _ if !is_alive => description.unreachable.push(address),
+            Some(fingerprint) => by_fingerprint.entry(fingerprint).or_default().push(address),
+            None => description.unknown.push(address),
+        }
+    }
+    let group = |(fingerprint, addresses)| SchemaGroup { fingerprint, addresses };
+    let mut schemas: Vec<SchemaGroup> = by_fingerprint.into_iter().map(group).collect();
+    schemas.sort_by_key(|group| std::cmp::Reverse(group.addresses.len()));
+    let most = schemas.first().map_or(0, |group| group.addresses.len());
+    let is_tie = schemas.iter().filter(|group| group.addresses.len() == most).count() > 1;
+    // If no group is the largest, any of them may be wrong.
+    let suspects = if is_tie { &schemas[..] } else { schemas.get(1..).unwrap_or_default() };
+    description.look_at = suspects.iter().flat_map(|group| group.addresses.clone()).collect();
+    description.agree = schemas.len() <= 1;
+    ClusterDescription { schemas, ..description }
 }
 
 /// Gossip about a node, besides its place.
@@ -160,5 +204,43 @@ mod tests {
             node_status(endpoint, IpAddr::from([10, 0, 0, 1]), Some(&heard), 60_000).since_millis
         };
         assert_eq!((since(Status::Up), since(Status::Down)), (Some(5000), Some(40_000)));
+    }
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    fn described(nodes: &[(u8, bool, Option<&str>)]) -> ClusterDescription {
+        let known = nodes.iter().map(|(last, is_alive, fingerprint)| {
+            (address(*last), (*is_alive, fingerprint.map(str::to_owned)))
+        });
+        describe(known.collect())
+    }
+
+    #[test]
+    fn nodes_that_differ_from_most_are_named() {
+        let found = described(&[
+            (1, true, Some("b")),
+            (2, true, Some("a")),
+            (3, true, Some("b")),
+            (4, false, Some("c")),
+            (5, true, None),
+        ]);
+        assert!(!found.agree);
+        assert_eq!(found.schemas[0].addresses, [address(1), address(3)]);
+        assert_eq!((found.look_at, found.unknown), (vec![address(2)], vec![address(5)]));
+        assert_eq!(found.unreachable, [address(4)]);
+    }
+
+    #[test]
+    fn all_nodes_are_named_where_no_side_has_more() {
+        let found = described(&[(1, true, Some("a")), (2, true, Some("b"))]);
+        assert_eq!((found.agree, found.look_at.len()), (false, 2));
+    }
+
+    #[test]
+    fn dead_nodes_and_originals_agree_with_all() {
+        let found = described(&[(1, true, Some("a")), (2, false, Some("b")), (3, true, None)]);
+        assert!(found.agree && found.look_at.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Memory that many holders share: each takes some of it, and is refused when it is used up.
+//! Memory budgets that many holders share. A holder is refused when the budget is used up.
 
 use crate::base::lock::{Mutex, rank};
 use std::fmt::Debug;
@@ -7,28 +7,28 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// What a lender gives and gets back at a time, in bytes.
+/// Bytes that a lender gives or gets back at a time.
 const LOAN_STEP: usize = 4 << 20;
 
-/// Bytes that holders may have together. What is taken of a part counts in the whole as well.
+/// Bytes that holders may have together. Bytes taken from a part count in the whole as well.
 #[derive(Debug)]
 pub struct Budget {
     used: AtomicUsize,
     limit: usize,
     whole: Option<Whole>,
-    /// Wakes those that wait for memory of this budget or of a part of it; unused in a part.
+    /// Wakes holders that wait for memory of this budget or of a part; unused in a part.
     freed: Notify,
-    /// What helps out, if anything does; unused in a part.
+    /// Memory of a lender, if there is one; unused in a part.
     loan: OnceLock<Loan>,
 }
 
-/// A holder of memory that can do with less while others need it, such as a cache.
+/// A holder of memory, such as a cache, that gives some up while others need it.
 pub trait Lender: Send + Sync + Debug {
-    /// Does without this many bytes from now on, in place of what it lent before.
+    /// Lends this many bytes from now on, in place of the bytes lent before.
     fn lend(&self, bytes: usize);
 }
 
-/// The last bytes of a budget, which belong to a lender while they are not used.
+/// The last bytes of a budget, which a lender uses while they are free.
 #[derive(Debug)]
 struct Loan {
     lender: Arc<dyn Lender>,
@@ -39,18 +39,18 @@ struct Loan {
     changes: Mutex<rank::State, ()>,
 }
 
-/// What a part is a part of.
+/// The whole of a part.
 #[derive(Debug)]
 struct Whole {
     budget: Arc<Budget>,
-    /// Bytes of the part that are not counted in the whole.
+    /// Bytes of the part that do not count in the whole.
     uncounted: usize,
-    /// The bytes that are.
+    /// Bytes that do.
     counted: AtomicUsize,
 }
 
 impl Budget {
-    /// A budget of so many bytes.
+    /// A budget of `limit` bytes.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self::with(limit, None))
     }
@@ -60,8 +60,8 @@ impl Budget {
         Self { used, limit, whole, freed, loan }
     }
 
-    /// The last `bytes` of this budget are those of a lender, which has them while they are not
-    /// used. To be called once, for a budget that is no part.
+    /// Gives the last `bytes` of this budget to a lender while they are free. To be called once,
+    /// for a budget that is no part.
     pub fn borrow_from(&self, lender: Arc<dyn Lender>, bytes: usize) {
         let own = self.limit.saturating_sub(bytes);
         let (lent, changes) = (AtomicUsize::new(0), Mutex::new(()));
@@ -103,8 +103,8 @@ impl Budget {
         self.used() >= self.limit
     }
 
-    /// Takes so many bytes, if there are so many.
-    #[must_use = "what was not taken must not be used"]
+    /// Takes bytes, if there are enough.
+    #[must_use = "bytes that were not taken must not be used"]
     pub fn try_take(&self, bytes: usize) -> bool {
         let used = self.used.fetch_add(bytes, Ordering::AcqRel) + bytes;
         let is_taken = used <= self.limit
@@ -117,7 +117,7 @@ impl Budget {
         is_taken
     }
 
-    /// Takes so many bytes, also beyond the limit: for what is in memory already.
+    /// Takes bytes, also beyond the limit: for data that are in memory already.
     pub fn take(&self, bytes: usize) {
         let used = self.used.fetch_add(bytes, Ordering::AcqRel) + bytes;
         if let Some(whole) = &self.whole {
@@ -143,7 +143,7 @@ impl Budget {
         }
     }
 
-    /// Has the lender do without what is used beyond the own bytes.
+    /// Has the lender lend the used bytes beyond the own ones.
     fn settle_loan(&self) {
         let Some(Loan { lender, own, lent, changes }) = self.loan.get() else { return };
         let wanted = || self.used().saturating_sub(*own).next_multiple_of(LOAN_STEP);
@@ -157,8 +157,8 @@ impl Budget {
         }
     }
 
-    /// Takes so many bytes, and waits for them no longer than `patience`. False also if there can
-    /// never be so many.
+    /// Takes bytes, and waits for them no longer than `patience`. False also if the limit is
+    /// smaller.
     pub async fn wait_for(&self, bytes: usize, patience: Duration) -> bool {
         if self.try_take(bytes) {
             return true;
@@ -217,7 +217,7 @@ impl Drop for Budget {
     }
 }
 
-/// What one holder has taken from a budget; given back when dropped.
+/// Bytes that one holder has taken from a budget. They are given back when dropped.
 #[derive(Debug)]
 pub struct Charge {
     budget: Arc<Budget>,
@@ -235,12 +235,12 @@ impl Charge {
         self.bytes
     }
 
-    /// What it is taken from.
+    /// The budget of the bytes.
     pub fn budget(&self) -> &Arc<Budget> {
         &self.budget
     }
 
-    /// Holds so many bytes from now on, if the budget allows. False, and as before, if not.
+    /// Changes the held bytes, if the budget allows. False, and unchanged, if not.
     pub fn try_set(&mut self, bytes: usize) -> bool {
         if bytes > self.bytes && !self.budget.try_take(bytes - self.bytes) {
             return false;
@@ -250,10 +250,10 @@ impl Charge {
         true
     }
 
-    /// The same, but waits for memory that others hold, no longer than `patience`.
+    /// The same, but waits for memory of others, no longer than `patience`.
     pub async fn set_within(&mut self, bytes: usize, patience: Duration) -> bool {
         if bytes > self.bytes {
-            // What is held already counts as well.
+            // Held bytes count as well.
             let is_possible = bytes <= self.budget.limit();
             if !is_possible || !self.budget.wait_for(bytes - self.bytes, patience).await {
                 return false;
@@ -264,9 +264,9 @@ impl Charge {
         true
     }
 
-    /// Holds so many bytes from now on, also beyond the budget.
+    /// Changes the held bytes, also beyond the budget.
     pub fn set(&mut self, bytes: usize) {
-        // The usual case, of a holder of nothing: no core has to fetch the counter.
+        // The usual case of an empty holder, which leaves the shared counter alone.
         if bytes == self.bytes {
             return;
         }
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_of_a_part_counts_in_the_whole() {
+    fn bytes_of_a_part_count_in_the_whole() {
         let whole = Budget::new(100);
         let (small, large) = (whole.part(30), whole.part(1000));
         assert_eq!(large.limit(), 100);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lender_does_without_what_is_used_and_gets_it_back() {
+    fn a_lender_lends_used_bytes_and_gets_them_back() {
         let (whole, cache) = (Budget::new(20 << 20), Arc::<Cache>::default());
         whole.borrow_from(Arc::clone(&cache) as _, 10 << 20);
         let lent = || cache.0.load(Ordering::Relaxed) >> 20;

@@ -18,12 +18,12 @@ impl<'a> ByteReader<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// A reader at this offset, which may lie behind the end.
+    /// A reader at this offset, which may lie beyond the end.
     pub fn at(bytes: &'a [u8], at: usize) -> Self {
         Self { bytes, at }
     }
 
-    /// How many bytes were read.
+    /// Number of bytes read.
     pub fn position(&self) -> usize {
         self.at
     }
@@ -114,7 +114,7 @@ pub trait ByteWriter {
     /// Appends two bytes of length, then the bytes.
     ///
     /// # Panics
-    /// If there are more than 65535: what is written so was validated before.
+    /// If there are more than 65535: the caller has validated the length.
     fn put_prefixed(&mut self, bytes: &[u8]);
 }
 

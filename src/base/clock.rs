@@ -4,7 +4,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Where a component takes the time from.
+/// Source of time.
 pub trait Clock: Send + Sync + fmt::Debug {
     /// Microseconds since the Unix epoch. May jump when the operator sets the clock.
     fn now_micros(&self) -> i64;
@@ -13,7 +13,7 @@ pub trait Clock: Send + Sync + fmt::Debug {
     /// the machine was suspended.
     fn monotonic(&self) -> Duration;
 
-    /// Milliseconds since the Unix epoch, some milliseconds late at most: for who asks often. Never
+    /// Milliseconds since the Unix epoch, at most some milliseconds late: for frequent calls. Never
     /// before the epoch.
     fn coarse_millis(&self) -> u64 {
         u64::try_from(self.now_micros() / 1000).unwrap_or(0)
@@ -62,7 +62,7 @@ impl Clock for SystemClock {
         since_boot().saturating_sub(self.started)
     }
 
-    /// The time of the kernel's last tick, which takes no look at the hardware: a few nanoseconds.
+    /// The time of the kernel's last tick, read in a few nanoseconds without the hardware.
     fn coarse_millis(&self) -> u64 {
         let now = clock_gettime(ClockId::RealtimeCoarse);
         let seconds = u64::try_from(now.tv_sec).unwrap_or(0);

@@ -7,24 +7,24 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-/// Most bytes that any answer may have: a client that asks for a whole column family by one call is
-/// told to ask for less, instead of taking all memory. A message cannot be larger than 2 GB anyway.
+/// Most bytes of an answer: a client that asks for a whole column family by one call gets an error
+/// instead of all memory. A message cannot be larger than 2 GB anyway.
 pub const MAX_ANSWER_BYTES: usize = 512 << 20;
 
-/// Bytes that a request may take besides what all requests share: a small one costs no shared
-/// counter.
+/// Bytes that a request may take outside of the shared budget, so that a small one touches no
+/// shared counter.
 const UNSHARED_BYTES: usize = 16 << 10;
 
 /// Steps of work, such as looking at a cell, that a request may do on the threads that all requests
 /// share: about 10 milliseconds.
 const SHORT_STEPS: usize = 200_000;
 
-/// Time for work that nobody limits.
+/// Time limit of unlimited work.
 const ENDLESS: Duration = Duration::from_hours(24 * 365);
 
-/// The memory that a request may take, its deadline, the work that it has done, whether anybody
-/// still waits for it, and its permit to read. However many clients ask for much at a time, few
-/// large answers are in memory, and none is larger than it may be.
+/// The memory of a request, its deadline, its work so far, its cancellation, and its permit to
+/// read. However many clients ask for much at a time, few large answers are in memory, and none is
+/// larger than allowed.
 #[derive(Debug)]
 pub struct RequestContext {
     request: Arc<Request>,
@@ -32,7 +32,7 @@ pub struct RequestContext {
     scratch: Option<Arc<Scratch>>,
     /// Whether the work has to end when it turns out to be long.
     is_short: bool,
-    /// Set when nobody waits any more; `None` for work that is too short to be cancelled.
+    /// Set when the result is not awaited any more; `None` for work that is too short to cancel.
     cancelled: Option<Arc<AtomicBool>>,
     /// Held from the moment when the request needs a thread that reads, until its answer has been
     /// written.
@@ -125,7 +125,7 @@ impl RequestContext {
         Self { is_short: true, ..self.child() }
     }
 
-    /// When the request is over, counted from the first call.
+    /// The end of the request, counted from the first call.
     pub fn deadline(&self) -> Instant {
         *self.request.deadline.get_or_init(|| Instant::now() + self.request.timeout)
     }
@@ -202,7 +202,7 @@ impl Drop for CancelOnDrop {
 /// An answer that would take more memory than it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TooLarge {
-    /// The same question will not do better.
+    /// The same request will fail again.
     #[error("the answer is larger than {limit} bytes: ask for fewer columns or rows at a time")]
     Alone {
         /// Most bytes that the answer may have.

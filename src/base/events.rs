@@ -1,4 +1,4 @@
-//! Log lines that tell an operator what the storage does. Where 0.6 logged the same thing the line
+//! Log lines about the work of storage, for operators. Where 0.6 logged the same thing the line
 //! keeps its words, so that old searches and alerts still find it.
 
 use log::Level;
@@ -32,7 +32,7 @@ impl Events {
         Self { receiver: Some(Arc::new(receiver)) }
     }
 
-    /// Tells a line.
+    /// Passes a line to the receiver.
     pub fn tell(&self, level: Level, target: &'static str, line: fmt::Arguments<'_>) {
         if let Some(receiver) = &self.receiver {
             receiver(level, target, &line.to_string());

@@ -1,5 +1,5 @@
-//! The file layer: the few operations that the storage core needs, behind a trait, so that tests
-//! can put a file system beneath it that fails, fills up, or forgets what was not synced.
+//! The file layer: the operations that the storage core needs, as a trait. Tests implement it with
+//! a file system that fails, fills up, or loses unsynced data.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -19,6 +19,12 @@ pub fn is_disk_full(error: &io::Error) -> bool {
 pub trait File: Send + Sync + fmt::Debug {
     /// Reads up to `buf.len()` bytes at `offset`; 0 means end of file.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Fills `buf` from `offset` if no device has to be waited for, as in the page cache. False if
+    /// it would take a wait, failed, or the system cannot tell: `buf` then holds anything.
+    fn read_if_ready(&self, _buf: &mut [u8], _offset: u64) -> bool {
+        false
+    }
 
     /// Writes all of `buf` at `offset`, extending the file if need be. Not durable before a sync.
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
@@ -72,7 +78,7 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>>;
     /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>>;
-    /// Whether a file or directory of that name exists; an error if that cannot be told.
+    /// Whether a file or directory of that name exists; an error if that is unknown.
     fn try_exists(&self, path: &Path) -> io::Result<bool>;
     /// The entries of a directory, in no order. Names that are not UTF-8 are left out.
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
@@ -96,9 +102,8 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     /// Takes an exclusive lock on the file, creating it; `WouldBlock` when another holder exists.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
 
-    /// Whether a file or directory of that name exists, or that cannot be told: for who opens,
-    /// lists or removes it next, and hears what is wrong then. What is there must never pass for
-    /// absent.
+    /// Whether a file or directory of that name exists, or that is unknown: for callers that open,
+    /// list or remove it next, and get the error then. An existing file must never seem absent.
     fn exists(&self, path: &Path) -> bool {
         self.try_exists(path).unwrap_or(true)
     }
@@ -128,6 +133,13 @@ struct OsFile(fs::File);
 impl File for OsFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.0.read_at(buf, offset)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn read_if_ready(&self, buf: &mut [u8], offset: u64) -> bool {
+        let (wanted, mut slices) = (buf.len(), [io::IoSliceMut::new(buf)]);
+        let flags = rustix::io::ReadWriteFlags::NOWAIT;
+        rustix::io::preadv2(&self.0, &mut slices, offset, flags) == Ok(wanted)
     }
 
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {

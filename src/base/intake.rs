@@ -1,10 +1,9 @@
 //! Memory for messages that have arrived in part.
 //!
-//! Many connections may hold the beginning of a message. If each of them waited for memory that
-//! the others hold, no message would ever be complete. So all share only what leaves room for one
-//! message of the greatest length, and large ones leave a part of that to small ones. One
-//! connection at a time has the turn to use the room that is left, in the order in which they
-//! asked.
+//! Many connections may hold the beginning of a message. If each of them waited for memory of the
+//! others, no message would ever be complete. So room for one message of the greatest length is set
+//! apart from the shared memory, of which large messages leave a part to small ones. One connection
+//! at a time may use that room, in the order in which they asked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +43,7 @@ impl Intake {
     }
 }
 
-/// What one connection holds for an unfinished message. It is given back when dropped.
+/// Memory of one connection for an unfinished message. It is given back when dropped.
 #[derive(Debug)]
 pub struct Unfinished {
     intake: Arc<Intake>,
@@ -84,7 +83,7 @@ impl Unfinished {
             tokio::select! {
                 biased;
                 true = self.charge.set_within(bytes, Duration::MAX) => return true,
-                // Nobody closes the semaphore.
+                // The semaphore is never closed.
                 turn = turn => self.turn = turn.ok(),
             }
             self.choose_budget(bytes);

@@ -91,7 +91,7 @@ pub trait JavaReader<'a> {
     /// A number of elements that each take at least `least` bytes of what is left.
     fn count(&mut self, least: usize) -> Result<usize, Malformed>;
 
-    /// The same; more than `most` elements are an error as well.
+    /// The same, where more than `most` elements are an error.
     fn count_at_most(&mut self, least: usize, most: usize) -> Result<usize, Malformed>;
 }
 
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_java_refuses_is_malformed() {
+    fn text_that_java_refuses_is_malformed() {
         for bytes in
             [&[0xf0u8, 0x9f, 0x98, 0x80][..], &[0xc3], &[0xe6, 0x97], &[0x80], &[0xc3, 0x41]]
         {

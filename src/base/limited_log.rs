@@ -1,4 +1,4 @@
-//! Log lines that a client or a peer can cause: clear, and never more than a few.
+//! Log lines that a client or a peer can cause, limited in number.
 
 use super::clock::Clock;
 use crate::base::lock::{Mutex, rank};
@@ -43,7 +43,7 @@ struct Allowances<S> {
 /// The lines that may be written under a limit.
 #[derive(Debug, Default)]
 struct Allowance {
-    /// When a whole burst may be written again.
+    /// Time at which a whole burst may be written again.
     full_at: Duration,
     /// Lines left out since the last one that was written.
     left_out: u64,
@@ -57,7 +57,7 @@ impl<S: Ord> LimitedLog<S> {
         Self { target, clock, limit: Limit { burst: 1, interval }, allowances }
     }
 
-    /// The same, which writes this many lines about a subject before it waits.
+    /// Allows this many lines about a subject at once.
     #[must_use]
     pub fn with_burst(self, burst: u32) -> Self {
         Self { limit: Limit { burst, ..self.limit }, ..self }

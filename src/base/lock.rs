@@ -46,7 +46,7 @@ impl<R: Rank, T> Mutex<R, T> {
         MutexGuard { value: self.value.lock(), held }
     }
 
-    /// Takes the lock if nobody holds it. As nothing waits, the order does not matter.
+    /// Takes the lock if it is free. As nothing waits, the order does not matter.
     #[track_caller]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let value = self.value.try_lock()?;
@@ -108,21 +108,21 @@ impl<R: Rank, T> RwLock<R, T> {
         Self { order: Order::new(number), value: parking_lot::RwLock::new(value) }
     }
 
-    /// Waits until nobody writes.
+    /// Waits for the end of writes.
     #[track_caller]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         let held = self.order.hold();
         RwLockReadGuard { value: self.value.read(), _held: held }
     }
 
-    /// Reads if nobody writes or waits for that. As nothing waits, the order does not matter.
+    /// Reads if no thread writes or waits to write. As nothing waits, the order does not matter.
     #[track_caller]
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         let value = self.value.try_read()?;
         Some(RwLockReadGuard { value, _held: self.order.hold_unchecked() })
     }
 
-    /// Waits until nobody reads or writes.
+    /// Waits for the end of reads and writes.
     #[track_caller]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         let held = self.order.hold();
@@ -336,7 +336,7 @@ mod checked {
     }
 }
 
-/// The same without a check.
+/// The order without a check.
 #[cfg(not(debug_assertions))]
 mod unchecked {
     use std::marker::PhantomData;

@@ -1,5 +1,4 @@
-//! The machine that the server runs on: how much memory there is, how many files may be open, and
-//! which threads come first.
+//! The machine of the server: memory, limits of open files, and priorities of threads.
 
 use rustix::process::{
     Resource, Rlimit, getpriority_process, getrlimit, setpriority_process, setrlimit,
@@ -7,13 +6,13 @@ use rustix::process::{
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Where control groups are mounted.
+/// Mount point of control groups.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// Has an entry for each open file of this process.
 const OPEN_FILES: &str = "/proc/self/fd";
 
-/// Says in which control groups this process is.
+/// Lists the control groups of this process.
 const OWN_CGROUPS: &str = "/proc/self/cgroup";
 
 /// Bytes of memory that this process may use: what the machine has, or the limit of its container
@@ -57,15 +56,14 @@ pub fn resident_bytes() -> Option<u64> {
     Some(kib << 10)
 }
 
-/// How nice the calling thread is to others, on the scale of Unix: 0 as one that has said nothing,
-/// up to 19 the more.
+/// Niceness of the calling thread, from 0, the default, to 19, the lowest priority.
 pub fn thread_niceness() -> i32 {
     getpriority_process(None).unwrap_or(0)
 }
 
-/// Says how nice the calling thread is from now on. Less than it was needs a privilege.
+/// Sets the niceness of the calling thread. A smaller one than before needs a privilege.
 pub fn set_thread_niceness(niceness: i32) -> io::Result<()> {
-    // Nobody means the caller, which on Linux is a thread and not its process.
+    // `None` is the caller, which on Linux is a thread and not its process.
     Ok(setpriority_process(None, niceness)?)
 }
 
@@ -80,17 +78,17 @@ pub fn raise_file_limit() -> Option<u64> {
     file_limit()
 }
 
-/// How many files this process may have open; `None` if as many as there are.
+/// Limit of open files of this process; `None` without one.
 pub fn file_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Files of the last of a process that are kept for storage and for connections that matter more
-/// than those of clients: enough for the flushes and compactions that may run at once.
+/// Most files that are reserved for storage and for more important connections than those of
+/// clients: enough for the flushes and compactions that may run at once.
 const MOST_RESERVED_FILES: u64 = 256;
 
-/// Connections by whom they are with. Each kind leaves files for the kinds after it, and all of
-/// them leave some for storage.
+/// Kinds of connections. Each kind leaves files for the kinds after it, and all leave some for
+/// storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionKind {
     /// Thrift clients.
@@ -102,7 +100,7 @@ pub enum ConnectionKind {
 }
 
 impl ConnectionKind {
-    /// Files that connections of this kind leave, of so many that may be open.
+    /// Files that connections of this kind leave, by the limit of open files.
     pub fn reserved_files(self, limit: u64) -> u64 {
         let reserved = MOST_RESERVED_FILES.min(limit / 4);
         match self {
@@ -112,7 +110,7 @@ impl ConnectionKind {
         }
     }
 
-    /// How many files too many are open for connections of this kind.
+    /// Number of open files above the limit for connections of this kind.
     pub fn files_lacking(self) -> u64 {
         let Some(limit) = file_limit() else { return 0 };
         open_files().saturating_sub(limit - self.reserved_files(limit))
@@ -173,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_connection_leaves_files_for_what_matters_more() {
+    fn each_kind_of_connection_leaves_files_for_more_important_ones() {
         let kinds = [ConnectionKind::Client, ConnectionKind::Peer, ConnectionKind::Operator];
         assert_eq!(kinds.map(|kind| kind.reserved_files(1024)), [256, 192, 128]);
         assert_eq!(kinds.map(|kind| kind.reserved_files(1_000_000)), [256, 192, 128]);

@@ -1,4 +1,4 @@
-//! What every layer may use, and what knows none of them: time, files, events, byte readers.
+//! Basics for all layers: time, files, memory budgets, locks, log lines, byte readers.
 
 pub mod budget;
 pub mod bytes;
@@ -11,6 +11,8 @@ pub mod java;
 pub mod limited_log;
 pub mod lock;
 pub mod machine;
+pub mod runtimes;
 pub mod seats;
 pub mod shared_bytes;
 pub mod utc;
+pub mod worker;

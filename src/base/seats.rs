@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Connections that were told to end and have not ended yet, beyond which no further one is told.
+/// Most connections that are ending at a time. No further one is ended until one of them is gone.
 const MAX_ENDING: usize = 64;
 
-/// How often, and for how long each time, room for further ones is waited for.
+/// Most waits for room for further ones, and the length of each.
 const SETTLE_ROUNDS: usize = 100;
 const SETTLE_PAUSE: Duration = Duration::from_millis(1);
 
@@ -78,12 +78,12 @@ impl Seat {
     }
 }
 
-/// A connection that was told to end because it was idle.
+/// A connection that is ending because it was idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
     /// The other side of the connection.
     pub peer: SocketAddr,
-    /// How long it was idle.
+    /// Time for which it was idle.
     pub idle: Duration,
 }
 
@@ -121,9 +121,9 @@ impl Seats {
         seat
     }
 
-    /// Lets connections of the same thread read what has arrived for them. Waits for a moment if
-    /// many were told to end and have not ended yet, so that new ones come no faster than old ones
-    /// go. To be called before [`Seats::end_longest_idle`].
+    /// Lets connections of the same thread read arrived data. Waits for a moment if many are
+    /// ending, so that new ones come no faster than old ones go. To be called before
+    /// [`Seats::end_longest_idle`].
     pub async fn settle(&mut self) {
         tokio::task::yield_now().await;
         for _ in 0..SETTLE_ROUNDS {
@@ -135,13 +135,13 @@ impl Seats {
     }
 
     /// Ends the connection that has been idle the longest. `None` if none is idle, or if too many
-    /// that were told to end have not ended yet.
+    /// are ending.
     pub fn end_longest_idle(&mut self) -> Option<Ended> {
         self.end_longest_idle_of(|_| true)
     }
 
-    /// The same among the connections of the address that has the most, if these are more than
-    /// `share`.
+    /// Ends the longest idle connection of the address with the most connections, if these are more
+    /// than `share`.
     pub fn end_idle_of_largest(&mut self, share: usize) -> Option<Ended> {
         let mut counts = BTreeMap::new();
         for seat in self.taken.iter().filter(|seat| Arc::strong_count(seat) > 1) {
@@ -179,7 +179,7 @@ impl Seats {
         self.taken.iter().filter_map(overdue).collect()
     }
 
-    /// Connections that were told to end and have not ended yet.
+    /// Number of ending connections.
     fn ending(&mut self) -> usize {
         self.taken.retain(|seat| Arc::strong_count(seat) > 1);
         self.taken.iter().filter(|seat| seat.is_ending()).count()

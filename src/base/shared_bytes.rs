@@ -44,8 +44,8 @@ impl From<&[u8]> for SharedBytes {
     }
 }
 
-/// The bytes, of which there are few enough, and zeroes behind them. Copied by halves that overlap:
-/// a loop over a length that nobody knows costs more than a few moves.
+/// At most 22 bytes, with zeroes after them. Copied by halves that overlap: a loop over an unknown
+/// length costs more than a few moves.
 #[inline]
 fn padded(slice: &[u8]) -> [u8; IN_PLACE] {
     let mut bytes = [0; IN_PLACE];
@@ -124,7 +124,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_what_it_was_made_from(
+        fn it_equals_its_source(
             a in vec(0u8..3, 0..2 * IN_PLACE), b in vec(0u8..3, 0..2 * IN_PLACE),
         ) {
             let (x, y): (SharedBytes, SharedBytes) = (a.as_slice().into(), b.clone().into());

@@ -20,7 +20,7 @@ impl UtcTime {
         Some(Self(u64::try_from(time.as_millisecond()).ok()?))
     }
 
-    /// The moment this many seconds after the Unix epoch; times before it are taken for it.
+    /// The moment this many seconds after the Unix epoch; the epoch for earlier times.
     pub fn of_secs(secs: i64) -> Self {
         Self(u64::try_from(secs).unwrap_or(0).saturating_mul(1000))
     }

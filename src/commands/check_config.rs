@@ -1,8 +1,8 @@
 //! `alexandra check-config`: the settings that a node would run with, or all that keeps it from
 //! running.
 
-use super::failure::FAILED;
 use super::output;
+use super::output::FAILED;
 use crate::config::{ConfigErrors, Loader, Placements, Properties, describe};
 use crate::model::comparator::ComparatorRegistry;
 use crate::node::{self, NodeError};
@@ -54,7 +54,7 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 /// Prints the line that the original prints for a configuration that it refuses, and returns how
-/// to exit. The errors are told elsewhere.
+/// to exit. The caller prints the errors.
 pub(super) fn refuse(errors: &ConfigErrors) -> ExitCode {
     complain!("{}", errors.class().stderr_line());
     ExitCode::from(errors.exit_code())

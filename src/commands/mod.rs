@@ -5,7 +5,6 @@ mod output;
 
 mod check_config;
 mod dev_cluster;
-mod failure;
 mod nodetool;
 mod offline;
 mod progress;
@@ -20,9 +19,6 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
-
-/// Exit code for arguments that make no sense.
-const USAGE: u8 = 1;
 
 /// Alexandra takes the place of an Apache Cassandra 0.4-0.6 server.
 #[derive(Debug, Parser)]
@@ -77,26 +73,27 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         _ => {}
     }
     let is_sstable = arguments.get(1).is_some_and(|argument| argument == "sstable");
-    let usage = if is_sstable { sstable::FAILED } else { USAGE };
+    let usage = if is_sstable { sstable::FAILED } else { output::FAILED };
     let parsed = match Arguments::try_parse_from(arguments) {
         Ok(parsed) => parsed,
         Err(error) => {
-            // Help and version are no errors; nobody is left to tell if printing fails.
+            // Help and version are no errors; a failure of printing has no place to be reported.
             let _ = error.print();
             return if error.use_stderr() { ExitCode::from(usage) } else { ExitCode::SUCCESS };
         }
     };
-    match parsed.command {
-        Command::Serve(arguments) => serve::run(&arguments),
+    let done = match parsed.command {
+        Command::Serve(arguments) => Ok(serve::run(&arguments)),
         Command::DevCluster(arguments) => dev_cluster::run(&arguments),
         Command::Nodetool(arguments) => nodetool::run(&arguments),
-        Command::CheckConfig(arguments) => check_config::run(&arguments),
+        Command::CheckConfig(arguments) => Ok(check_config::run(&arguments)),
         Command::Snapshot(arguments) => snapshot::run(&arguments),
         Command::Restore(arguments) => restore::run(&arguments),
-        Command::Sstable(arguments) => sstable::run(arguments),
+        Command::Sstable(arguments) => Ok(sstable::run(arguments)),
         Command::Version => {
             say!("alexandra {}", env!("CARGO_PKG_VERSION"));
-            output::finish_telling(ExitCode::SUCCESS, USAGE)
+            Ok(output::finish_telling(ExitCode::SUCCESS, output::FAILED))
         }
-    }
+    };
+    done.unwrap_or_else(|failure| failure.tell())
 }

@@ -1,18 +1,17 @@
 //! Common parts of commands that work on the directories of a stopped server.
 
-pub(super) use super::failure::FAILED;
+use super::output::Failure;
 use crate::base::clock::SystemClock;
 use crate::base::events::Events;
 use crate::base::fs::OsFileSystem;
 use crate::config::settings::SYSTEM_KEYSPACE;
-use crate::config::{Loader, Settings};
+use crate::config::{ConfigErrors, Loader, Settings};
 use crate::model::comparator::ComparatorRegistry;
 use crate::storage::database::Components;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Where a server's directories are written down.
+/// Arguments that name the configuration of a server.
 #[derive(Debug, clap::Args)]
 pub(super) struct ConfigArguments {
     /// The server's storage-conf.xml, or the directory that holds it; without it the built-in one
@@ -21,29 +20,30 @@ pub(super) struct ConfigArguments {
 }
 
 impl ConfigArguments {
-    /// The settings that the server would run with; what is wrong with them is said.
-    pub(super) fn load(&self) -> Result<Settings, ExitCode> {
-        let comparators = ComparatorRegistry::default();
-        let loaded = Loader::for_tools(&comparators).load(self.config.as_deref());
-        loaded.map(|loaded| loaded.settings).map_err(|errors| {
-            complain!("{errors}");
-            ExitCode::from(errors.exit_code())
-        })
+    /// Settings of the server.
+    pub(super) fn load(&self) -> Result<Settings, Failure> {
+        Ok(load_settings(self.config.as_deref())?)
     }
 
     /// The argument as it would be typed again.
     pub(super) fn shown(&self) -> String {
-        self.config
-            .as_deref()
-            .map_or_else(String::new, |path| format!(" --config {}", quoted(path)))
+        let path = self.config.as_deref();
+        path.map_or_else(String::new, |path| format!(" --config {}", quoted(path)))
     }
 }
 
+/// Reads a configuration for a tool.
+pub(super) fn load_settings(path: Option<&Path>) -> Result<Settings, ConfigErrors> {
+    let comparators = ComparatorRegistry::default();
+    Ok(Loader::for_tools(&comparators).load(path)?.settings)
+}
+
 /// Refuses the name of a keyspace that the configuration does not know.
-pub(super) fn check_keyspace(settings: &Settings, keyspace: Option<&str>) -> Result<(), String> {
+pub(super) fn check_keyspace(settings: &Settings, keyspace: Option<&str>) -> Result<(), Failure> {
     match keyspace.filter(|name| *name != SYSTEM_KEYSPACE) {
         Some(name) if settings.keyspace(name).is_none() => {
-            Err(format!("Keyspace {name} does not exist in the configuration"))
+            let text = format!("Keyspace {name} does not exist in the configuration");
+            Err(Failure::new(text))
         }
         _ => Ok(()),
     }
@@ -52,9 +52,8 @@ pub(super) fn check_keyspace(settings: &Settings, keyspace: Option<&str>) -> Res
 /// The machine's files and clock; what happens is logged.
 pub(super) fn components() -> Components {
     Components {
-        fs: Arc::new(OsFileSystem),
-        clock: Arc::new(SystemClock::new()),
         events: Events::logging(),
+        ..Components::new(Arc::new(OsFileSystem), Arc::new(SystemClock::new()))
     }
 }
 

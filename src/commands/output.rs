@@ -1,8 +1,9 @@
 //! Output of commands. The macros of the standard library panic when the output is full or closed,
 //! which must end no server, and no command in the middle of its work: here the first failure is
-//! kept, and told at the end.
+//! kept, and reported at the end.
 
-use std::fmt;
+use crate::config::ConfigErrors;
+use std::fmt::{self, Display};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -15,7 +16,7 @@ macro_rules! say {
     ($($argument:tt)*) => { $crate::commands::output::line(format_args!($($argument)*)) };
 }
 
-/// Prints a line to the standard error output. If that fails, nobody is left to tell.
+/// Prints a line to the standard error output. A failure of that has no place to be reported.
 macro_rules! complain {
     ($($argument:tt)*) => { $crate::commands::output::error_line(format_args!($($argument)*)) };
 }
@@ -56,11 +57,43 @@ pub(super) fn finish_telling(exit_code: ExitCode, failed: u8) -> ExitCode {
 fn complete() -> bool {
     note(io::stdout().flush());
     match FAILURE.get() {
-        // Whoever closed our output, as `head` does, does not want to know the rest.
+        // A reader that closed our output, as `head` does, does not want the rest.
         Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             complain!("not everything could be printed: {error}");
             false
         }
         _ => true,
+    }
+}
+
+/// Exit code for arguments that make no sense, and for what could not be done.
+pub(super) const FAILED: u8 = 1;
+
+/// Failure of a command: exit code and text.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) exit_code: u8,
+    pub(super) text: String,
+}
+
+impl Failure {
+    pub(super) fn new(text: impl Display) -> Self {
+        Self::with(FAILED, text)
+    }
+
+    pub(super) fn with(exit_code: u8, text: impl Display) -> Self {
+        Self { exit_code, text: text.to_string() }
+    }
+
+    /// Prints the text and returns the exit code.
+    pub(super) fn tell(&self) -> ExitCode {
+        complain!("{}", self.text);
+        ExitCode::from(self.exit_code)
+    }
+}
+
+impl From<ConfigErrors> for Failure {
+    fn from(errors: ConfigErrors) -> Self {
+        Self::with(errors.exit_code(), errors)
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 pub(in crate::commands) struct Progress(ProgressBar);
 
 impl Progress {
-    /// Shows how many of so many bytes are done, behind a verb and the name of a file.
+    /// Shows progress in bytes, after a verb and the name of a file.
     pub(in crate::commands) fn new(verb: &str, file: &Path, bytes: u64) -> Self {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let progress = Self::of_work(bytes);
@@ -17,7 +17,7 @@ impl Progress {
         progress
     }
 
-    /// Shows how many of so many bytes are done, behind what [`Progress::tell`] says.
+    /// Shows progress in bytes, after the text of [`Progress::tell`].
     pub(in crate::commands) fn of_work(bytes: u64) -> Self {
         if !std::io::stderr().is_terminal() {
             return Self(ProgressBar::hidden());
@@ -28,7 +28,7 @@ impl Progress {
         Self(bar)
     }
 
-    /// Whether somebody sees it.
+    /// Whether it is shown on a terminal.
     pub(in crate::commands) fn is_shown(&self) -> bool {
         !self.0.is_hidden()
     }
@@ -38,13 +38,13 @@ impl Progress {
         self.0.set_message(what.to_owned());
     }
 
-    /// So many bytes of so many are done.
+    /// Sets the bytes that are done, and all of them.
     pub(in crate::commands) fn set_of(&self, bytes: u64, total: u64) {
         self.0.set_length(total);
         self.0.set_position(bytes);
     }
 
-    /// So many bytes are done.
+    /// Sets the bytes that are done.
     pub(in crate::commands) fn set(&self, bytes: u64) {
         self.0.set_position(bytes);
     }

@@ -1,12 +1,13 @@
 //! `alexandra restore`: brings a stopped server's data back to a snapshot, and on to a time.
 
-use super::offline::{ConfigArguments, FAILED, check_keyspace, components, quote, quoted};
-use super::output;
+use super::offline::{ConfigArguments, check_keyspace, components, quote, quoted};
+use super::output::{self, FAILED, Failure};
 use super::serve::start_logging;
 use crate::base::utc::UtcTime;
 use crate::config::Settings;
 use crate::node::{NodeOptions, StorageSetup};
-use crate::storage::restore::{ReplayReport, Report, Request, restore};
+use crate::storage::archive::ArchiveReplay;
+use crate::storage::restore::{Report, Request, restore};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -47,37 +48,27 @@ fn parse_time(text: &str) -> Result<UtcTime, String> {
     UtcTime::parse(text).ok_or_else(|| "not a time in UTC such as 2010-11-20T08:32:43Z".to_owned())
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     start_logging("warn");
-    let settings = match arguments.config.load() {
-        Ok(settings) => settings,
-        Err(exit_code) => return exit_code,
-    };
-    match restore_as_asked(arguments, &settings) {
-        Ok(report) => {
-            output::text(&describe(&report, arguments.dry_run));
-            let done = ExitCode::SUCCESS;
-            if arguments.dry_run {
-                output::finish_telling(done, FAILED)
-            } else {
-                output::finish(done)
-            }
-        }
-        Err(error) => {
-            complain!("{error}");
-            ExitCode::from(FAILED)
-        }
-    }
+    let report = run_restore(arguments, &arguments.config.load()?)?;
+    output::text(&describe(&report, arguments.dry_run));
+    Ok(if arguments.dry_run {
+        output::finish_telling(ExitCode::SUCCESS, FAILED)
+    } else {
+        output::finish(ExitCode::SUCCESS)
+    })
 }
 
-fn restore_as_asked(arguments: &Arguments, settings: &Settings) -> Result<Report, String> {
+fn run_restore(arguments: &Arguments, settings: &Settings) -> Result<Report, Failure> {
     check_keyspace(settings, arguments.keyspace.as_deref())?;
     let configured = settings.directories.commit_log_archive.as_deref();
     let archive = match (&arguments.archive, arguments.until) {
         (Some(archive), _) => Some(archive_of(archive, configured)),
-        (None, Some(_)) => Some(configured.map(Path::to_owned).ok_or(
-            "--until needs an archive: there is no CommitLogArchiveDirectory, and no --archive",
-        )?),
+        (None, Some(_)) => Some(configured.map(Path::to_owned).ok_or_else(|| {
+            Failure::new(
+                "--until needs an archive: there is no CommitLogArchiveDirectory, and no --archive",
+            )
+        })?),
         (None, None) => None,
     };
     let options = NodeOptions {
@@ -85,7 +76,7 @@ fn restore_as_asked(arguments: &Arguments, settings: &Settings) -> Result<Report
         seed: fastrand::u64(..),
         ..NodeOptions::default()
     };
-    let setup = StorageSetup::new(settings, &options).map_err(|error| error.to_string())?;
+    let setup = StorageSetup::new(settings, &options).map_err(Failure::new)?;
     let request = Request {
         snapshot: arguments.snapshot.clone(),
         keyspace: arguments.keyspace.clone(),
@@ -94,7 +85,7 @@ fn restore_as_asked(arguments: &Arguments, settings: &Settings) -> Result<Report
         dry_run: arguments.dry_run,
         command: command(arguments),
     };
-    restore(&setup.to_restore(components()), &request).map_err(|error| error.to_string())
+    restore(&setup.to_restore(components()), &request).map_err(Failure::new)
 }
 
 /// The archive or one of its folders by the name that the configuration gives it, if it is that
@@ -169,7 +160,7 @@ fn describe(report: &Report, dry_run: bool) -> String {
     text
 }
 
-fn describe_replay(replay: &ReplayReport, dry_run: bool, line: &mut dyn FnMut(String)) {
+fn describe_replay(replay: &ArchiveReplay, dry_run: bool, line: &mut dyn FnMut(String)) {
     let last = replay.last_millis.map_or_else(
         || "no time is noted there".to_owned(),
         |millis| format!("the last time noted there is {}", UtcTime(millis)),
@@ -177,12 +168,13 @@ fn describe_replay(replay: &ReplayReport, dry_run: bool, line: &mut dyn FnMut(St
     line(format!("Folder of the archive: {}", replay.folder.display()));
     let end = if replay.reaches_time { "the time that was asked for" } else { "the end" };
     if dry_run {
-        let segments = replay.segments;
+        let segments = replay.segments();
         line(format!("Would replay {segments} commit log segments up to {end}; {last}"));
     } else {
         line(format!(
             "Replayed {} mutations of {} commit log segments up to {end}; {last}",
-            replay.mutations, replay.segments
+            replay.mutations,
+            replay.segments()
         ));
     }
     for path in &replay.missing {

@@ -1,21 +1,17 @@
-//! `alexandra serve`: runs a node until it is told to stop.
+//! `alexandra serve`: runs a node until a signal stops it.
 
 use super::check_config::refuse;
-use super::failure::Failure;
+use super::offline::components;
+use super::output::Failure;
 use crate::assembly;
-use crate::base::clock::SystemClock;
-use crate::base::events::Events;
-use crate::base::fs::OsFileSystem;
 use crate::base::machine::{self, ConnectionKind};
 use crate::config::{ConfigErrors, Loaded, Loader, Note, NoteLevel, Properties, Settings};
 use crate::model::comparator::ComparatorRegistry;
 use crate::node::{Node, NodeError, NodeOptions};
-use crate::storage::database::Components;
 use std::fmt::Display;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -75,15 +71,11 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
         properties,
         seed: fastrand::u64(..),
     };
-    let result = serve(loaded.settings, &options, pid_file, arguments.until_input_ends);
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            log::error!("{}", failure.text);
-            complain!("Exception encountered during startup.");
-            ExitCode::from(failure.exit_code)
-        }
-    }
+    let served = serve(loaded.settings, &options, pid_file, arguments.until_input_ends);
+    let Err(failure) = served else { return ExitCode::SUCCESS };
+    log::error!("{}", failure.text);
+    complain!("Exception encountered during startup.");
+    ExitCode::from(failure.exit_code)
 }
 
 /// Warns if fewer files may be open than the connections that are allowed and storage may need.
@@ -138,11 +130,6 @@ fn serve(
     pid_file: Option<PathBuf>,
     until_input_ends: bool,
 ) -> Result<(), Failure> {
-    let components = Components {
-        fs: Arc::new(OsFileSystem),
-        clock: Arc::new(SystemClock::new()),
-        events: Events::logging(),
-    };
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_runtime)?;
     let stop = CancellationToken::new();
@@ -153,7 +140,7 @@ fn serve(
             stop_with_input(stop.clone());
         }
         let failed = |error: NodeError| Failure::with(error.exit_code(), error);
-        let mut node = assembly::start(settings, options, components).map_err(failed)?;
+        let mut node = assembly::start(settings, options, components()).map_err(failed)?;
         let _pid_file = pid_file.map(PidFile::write).transpose()?;
         let joined = tokio::select! {
             biased;
@@ -212,7 +199,7 @@ fn stop_with_input(stop: CancellationToken) {
     });
 }
 
-/// Whether whoever has started the server made it ignore SIGHUP.
+/// Whether the server was started with SIGHUP ignored.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -235,25 +222,19 @@ struct PidFile(PathBuf);
 impl PidFile {
     fn write(file: PathBuf) -> Result<Self, Failure> {
         let written = std::fs::write(&file, format!("{}\n", std::process::id()));
-        match written {
-            Ok(()) => Ok(Self(file)),
-            Err(source) => {
-                let file = file.display();
-                let text = format!("cannot write the process id to {file}: {source}");
-                Err(Failure::with(START_FAILED, text))
-            }
-        }
-    }
-
-    fn path(&self) -> &Path {
-        &self.0
+        written.map_err(|source| {
+            let file = file.display();
+            let text = format!("cannot write the process id to {file}: {source}");
+            Failure::with(START_FAILED, text)
+        })?;
+        Ok(Self(file))
     }
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(self.path()) {
-            log::warn!("cannot remove {}: {error}", self.path().display());
+        if let Err(error) = std::fs::remove_file(&self.0) {
+            log::warn!("cannot remove {}: {error}", self.0.display());
         }
     }
 }

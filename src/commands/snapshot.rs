@@ -1,10 +1,10 @@
 //! `alexandra snapshot`: snapshots of a server without its admin side.
 
-use super::offline::{ConfigArguments, FAILED, check_keyspace, components};
-use super::output;
+use super::nodetool::render_snapshots;
+use super::offline::{ConfigArguments, check_keyspace, components};
+use super::output::{self, FAILED, Failure};
 use super::serve::start_logging;
 use crate::base::fs::OsFileSystem;
-use crate::base::utc::UtcTime;
 use crate::config::Settings;
 use crate::node::{NodeOptions, StorageSetup};
 use crate::storage::snapshot::{self, Snapshot};
@@ -53,82 +53,51 @@ enum Action {
     },
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     start_logging("warn");
     let (Action::Take { config, keyspace, .. }
     | Action::List { config, keyspace }
     | Action::Clear { config, keyspace, .. }) = &arguments.action;
-    let settings = match config.load() {
-        Ok(settings) => settings,
-        Err(exit_code) => return exit_code,
-    };
+    let settings = config.load()?;
     let (directories, keyspace) = (&settings.directories.data, keyspace.as_deref());
-    let result = match &arguments.action {
-        Action::Take { tag, .. } => take(&settings, keyspace, tag.as_deref()),
+    let (snapshots, done) = match &arguments.action {
+        Action::Take { tag, .. } => (take(&settings, keyspace, tag.as_deref())?, "taken"),
         Action::List { .. } => {
             let found = snapshot::list(&OsFileSystem, directories, keyspace);
-            found.map_err(|error| error.to_string())
+            (found.map_err(Failure::new)?, "found")
         }
         Action::Clear { name, .. } => {
-            let name = name.as_deref();
-            let cleared = snapshot::clear(&OsFileSystem, directories, keyspace, name);
-            match (cleared, name) {
-                (Ok(none), Some(name)) if none.is_empty() => {
-                    Err(format!("no snapshot {name} was found"))
-                }
-                (cleared, _) => cleared.map_err(|error| error.to_string()),
+            let cleared = snapshot::clear(&OsFileSystem, directories, keyspace, name.as_deref());
+            let cleared = cleared.map_err(Failure::new)?;
+            if let (true, Some(name)) = (cleared.is_empty(), name) {
+                return Err(Failure::new(format_args!("no snapshot {name} was found")));
             }
+            (cleared, "cleared")
         }
     };
-    // A keyspace that is configured no more may still have snapshots.
-    let result = result.and_then(|snapshots| {
-        let is_known =
-            if snapshots.is_empty() { check_keyspace(&settings, keyspace) } else { Ok(()) };
-        is_known.map(|()| snapshots)
-    });
-    match result {
-        Ok(snapshots) => {
-            print(&arguments.action, &snapshots);
-            match arguments.action {
-                Action::List { .. } => output::finish_telling(ExitCode::SUCCESS, FAILED),
-                Action::Take { .. } | Action::Clear { .. } => output::finish(ExitCode::SUCCESS),
-            }
-        }
-        Err(error) => {
-            complain!("{error}");
-            ExitCode::from(FAILED)
-        }
+    if snapshots.is_empty() {
+        // A keyspace that is configured no more may still have snapshots.
+        check_keyspace(&settings, keyspace)?;
+        say!("no snapshot {done}");
+    } else {
+        let snapshots: Vec<_> = snapshots.into_iter().map(Into::into).collect();
+        output::text(&render_snapshots(&snapshots));
     }
+    Ok(match arguments.action {
+        Action::List { .. } => output::finish_telling(ExitCode::SUCCESS, FAILED),
+        Action::Take { .. } | Action::Clear { .. } => output::finish(ExitCode::SUCCESS),
+    })
 }
 
 fn take(
     settings: &Settings,
     keyspace: Option<&str>,
     tag: Option<&str>,
-) -> Result<Vec<Snapshot>, String> {
+) -> Result<Vec<Snapshot>, Failure> {
     let options = NodeOptions { seed: fastrand::u64(..), ..NodeOptions::default() };
-    let setup = StorageSetup::new(settings, &options);
-    let setup = setup.map_err(|error| error.to_string())?;
-    let storage = setup.open(components()).map_err(|error| error.to_string())?;
-    let taken = storage.snapshot(keyspace, tag).map_err(|error| error.to_string());
+    let setup = StorageSetup::new(settings, &options).map_err(Failure::new)?;
+    let storage = setup.open(components()).map_err(Failure::new)?;
+    let taken = storage.snapshot(keyspace, tag).map_err(Failure::new);
     storage.close();
     taken
-}
-
-fn print(action: &Action, snapshots: &[Snapshot]) {
-    let what = match action {
-        Action::Take { .. } => "taken",
-        Action::List { .. } => "found",
-        Action::Clear { .. } => "cleared",
-    };
-    if snapshots.is_empty() {
-        say!("no snapshot {what}");
-        return;
-    }
-    say!("{:<20} {:<40} {:<24} {:>12} {:>12}", "Keyspace", "Snapshot", "Taken", "Own KB", "KB");
-    for Snapshot { keyspace, name, total_bytes, exclusive_bytes, .. } in snapshots {
-        let (name, time) = (name.to_string(), UtcTime(name.millis).to_string());
-        let [own, all] = [exclusive_bytes, total_bytes].map(|bytes| bytes.div_ceil(1024));
-        say!("{keyspace:<20} {name:<40} {time:<24} {own:>12} {all:>12}");
-    }
 }

@@ -4,9 +4,11 @@ use super::document::{Document, MIB, Value, joined};
 use super::error::{ConfigError, FailureClass, Place, Problem};
 use super::machine::{self, Machine};
 use super::memory;
-use super::networks::{PeerNetworks, parse_network};
-use super::settings::{AdminSettings, ListenerSettings, NetworkSettings, Release, ThriftSettings};
+use super::settings::{
+    AdminSettings, ListenerSettings, NetworkSettings, PeerNetworks, Release, ThriftSettings,
+};
 use super::xml::Element;
+use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -46,7 +48,7 @@ fn own_address(doc: &mut Document<'_>, machine: &dyn Machine) -> IpAddr {
     local
 }
 
-/// Where operators are served.
+/// Address, port and token of the side for operators.
 pub(super) fn admin(
     doc: &mut Document<'_>,
     machine: &dyn Machine,
@@ -82,7 +84,7 @@ pub(super) fn admin(
     }
 }
 
-/// Where clients are served.
+/// Addresses, ports and limits of the side for clients.
 pub(super) fn thrift(
     doc: &mut Document<'_>,
     machine: &dyn Machine,
@@ -248,6 +250,30 @@ pub(super) fn check_ports(
             doc.refuse(port.place.error(Some(&number), text));
         } else {
             doc.notes.warn(port.place.line, format!("{}: {text}", port.place.element));
+        }
+    }
+}
+
+/// Reads `10.1.0.0/16`, `fd00::/8`, or an address alone; `None` if it is neither.
+fn parse_network(text: &str) -> Option<IpNet> {
+    text.parse().ok().or_else(|| text.parse::<IpAddr>().map(IpNet::from).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_admits_what_has_its_first_bits() {
+        let admits = |network: &str, address: &str| {
+            PeerNetworks(vec![parse_network(network).unwrap()]).admit(address.parse().unwrap())
+        };
+        assert!(admits("10.1.0.0/16", "10.1.255.255") && !admits("10.1.0.0/16", "10.2.0.0"));
+        assert!(admits("10.1.2.3/8", "10.9.9.9"), "bits after the prefix do not count");
+        assert!(admits("10.1.2.3", "10.1.2.3") && !admits("10.1.2.3", "10.1.2.2"));
+        assert!(admits("fd00::/8", "fdff::1") && !admits("0.0.0.0/0", "::1"));
+        for text in ["", "10.0.0.0/", "10.0.0.0/33", "10.0.0/8", "host", "1.2.3.4/-1"] {
+            assert_eq!(parse_network(text), None, "{text}");
         }
     }
 }

@@ -23,11 +23,6 @@ impl AuthenticatorName {
             Self::Simple => "org.apache.cassandra.auth.SimpleAuthenticator",
         }
     }
-
-    /// The authenticator of a full class name.
-    pub fn from_class_name(class: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|a| a.class_name() == class)
-    }
 }
 
 /// Which nodes hold the replicas of a row.
@@ -53,15 +48,6 @@ impl StrategyName {
             Self::DatacenterShard => "org.apache.cassandra.locator.DatacenterShardStategy",
         }
     }
-
-    /// The strategy of a full class name; short names are refused as in the original. Both
-    /// spellings of the data-centre strategy are known.
-    pub fn from_class_name(class: &str) -> Option<Self> {
-        if class == "org.apache.cassandra.locator.DatacenterShardStrategy" {
-            return Some(Self::DatacenterShard);
-        }
-        Self::ALL.into_iter().find(|s| s.class_name() == class)
-    }
 }
 
 /// Source of the rack and data centre of an address.
@@ -86,30 +72,5 @@ impl SnitchName {
             Self::PropertyFile => "org.apache.cassandra.locator.PropertyFileEndPointSnitch",
             Self::Datacenter => "org.apache.cassandra.locator.DatacenterEndPointSnitch",
         }
-    }
-
-    /// The snitch of a full class name.
-    pub fn from_class_name(class: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|s| s.class_name() == class)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn full_names_lead_back() {
-        for strategy in StrategyName::ALL {
-            assert_eq!(StrategyName::from_class_name(strategy.class_name()), Some(strategy));
-        }
-        for snitch in SnitchName::ALL {
-            assert_eq!(SnitchName::from_class_name(snitch.class_name()), Some(snitch));
-        }
-        for name in AuthenticatorName::ALL {
-            assert_eq!(AuthenticatorName::from_class_name(name.class_name()), Some(name));
-        }
-        let well_spelt = "org.apache.cassandra.locator.DatacenterShardStrategy";
-        assert_eq!(StrategyName::from_class_name(well_spelt), Some(StrategyName::DatacenterShard));
     }
 }

@@ -6,41 +6,26 @@ use super::error::{ConfigError, Place, Problem};
 use super::xml::Element;
 use crate::ring::{DataCenterMap, Location};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-/// Where the original looks for the file.
+/// Path of the file in the original.
 pub const DEFAULT_FILE: &str = "/etc/cassandra/DC-Config.xml";
 
-/// The data centres of a file, in its order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Datacenters(pub Vec<Datacenter>);
-
-/// A data centre.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Datacenter {
-    /// Its name.
-    pub name: String,
-    /// The second octet of its addresses (`ip2ndQuad`).
-    pub second_octet: u8,
-    /// Number of its replicas (`replicationFactor`).
-    pub replication_factor: u32,
-    /// Its racks.
-    pub racks: Vec<Rack>,
-}
-
-/// A rack of a data centre.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rack {
-    /// Its name.
-    pub name: String,
-    /// The third octet of its addresses (`ip3rdQuad`).
-    pub third_octet: u8,
+/// The data centres of a file.
+#[derive(Debug)]
+pub struct Datacenters {
+    /// Data centre and rack by the second and third octets of addresses (`ip2ndQuad`, `ip3rdQuad`).
+    pub map: Arc<DataCenterMap>,
+    /// Number of replicas of each data centre (`replicationFactor`), by its name. The last of
+    /// several elements of one name counts.
+    pub replication_factors: BTreeMap<String, usize>,
 }
 
 impl Datacenters {
     /// Reads a file; `origin` names it in messages.
     pub fn parse(bytes: &[u8], origin: &str) -> Result<Self, ConfigError> {
         let root = Element::read(bytes, origin)?;
-        let mut centers = Vec::new();
+        let (mut places, mut replication_factors) = (Vec::new(), BTreeMap::new());
         for element in root.children_named("DataCenter") {
             let path = format!("/{}/DataCenter", root.name);
             let center = Place { origin, line: element.line, element: path };
@@ -48,38 +33,19 @@ impl Datacenters {
             for rack in element.children_named("rack") {
                 let path = format!("{}/rack", center.element);
                 let place = Place { origin, line: rack.line, element: path };
-                racks.push(Rack {
-                    name: field(rack, &place, "name")?.text.to_owned(),
-                    third_octet: octet(&field(rack, &place, "ip3rdQuad")?)?,
-                });
+                let name = field(rack, &place, "name")?.text;
+                racks.push((name, octet(&field(rack, &place, "ip3rdQuad")?)?));
             }
             let factor = field(element, &center, "replicationFactor")?;
-            let out_of_bounds = |_| factor.refuse("must be at least 0");
-            centers.push(Datacenter {
-                name: field(element, &center, "name")?.text.to_owned(),
-                second_octet: octet(&field(element, &center, "ip2ndQuad")?)?,
-                replication_factor: u32::try_from(factor.integer()?).map_err(out_of_bounds)?,
-                racks,
-            });
+            let name = field(element, &center, "name")?.text;
+            let second = octet(&field(element, &center, "ip2ndQuad")?)?;
+            let replicas = u32::try_from(factor.integer()?);
+            let replicas = replicas.map_err(|_| factor.refuse("must be at least 0"))?;
+            replication_factors.insert(name.to_owned(), replicas as usize);
+            let place = |(rack, third)| ((second, third), Location::new(name, rack));
+            places.extend(racks.into_iter().map(place));
         }
-        Ok(Self(centers))
-    }
-
-    /// Which octets are which data centre and rack.
-    pub fn map(&self) -> DataCenterMap {
-        DataCenterMap::new(self.0.iter().flat_map(|center| {
-            center.racks.iter().map(|rack| {
-                let octets = (center.second_octet, rack.third_octet);
-                (octets, Location::new(&center.name, &rack.name))
-            })
-        }))
-    }
-
-    /// Number of replicas of each data centre, by its name. Of several elements of one name,
-    /// for several second octets, the last says it.
-    pub fn replication_factors(&self) -> BTreeMap<String, usize> {
-        let centers = self.0.iter();
-        centers.map(|center| (center.name.clone(), center.replication_factor as usize)).collect()
+        Ok(Self { map: Arc::new(DataCenterMap::new(places)), replication_factors })
     }
 }
 
@@ -121,15 +87,14 @@ mod tests {
     fn addresses_are_located_by_two_octets() {
         let centers = Datacenters::parse(SAMPLE.as_bytes(), "dc.xml").unwrap();
         let factors = [("North".to_owned(), 2), ("South".to_owned(), 1)];
-        assert_eq!(centers.replication_factors(), BTreeMap::from(factors));
-        let map = centers.map();
+        assert_eq!(centers.replication_factors, BTreeMap::from(factors));
         for (address, center, rack) in [
             ("10.18.6.1", "North", "R2"),
             ("10.19.5.1", "South", "R1"),
             ("10.19.6.1", "default", "default"),
             ("10.20.5.1", "default", "default"),
         ] {
-            let located = map.locate(address.parse().unwrap());
+            let located = centers.map.locate(address.parse().unwrap());
             assert_eq!(located, &Location::new(center, rack), "{address}");
         }
     }

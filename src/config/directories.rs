@@ -1,4 +1,4 @@
-//! Where files are.
+//! Directories of a configuration.
 
 use super::document::{Document, Value, joined};
 use super::error::{Place, Problem};

@@ -4,8 +4,7 @@
 //! do not count; the original is stricter only in the last.
 
 use super::elements;
-use super::error::{ConfigError, Place, Problem};
-use super::notes::Notes;
+use super::error::{ConfigError, Notes, Place, Problem};
 use super::settings::Release;
 use super::xml::Element;
 use std::collections::BTreeMap;
@@ -17,7 +16,7 @@ pub(super) const MIB: u64 = 1 << 20;
 /// The most seeds or data directories of one file.
 const MAX_LIST_ENTRIES: usize = 1000;
 
-/// Where a setting comes from.
+/// Origin of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Source {
     /// The line of its element.
@@ -118,16 +117,17 @@ impl<'a> Value<'a> {
         found.copied().ok_or_else(|| self.refuse(Problem::unknown_word(element).allowing(known)))
     }
 
-    /// The class that the value names.
-    pub(super) fn class<T>(
+    /// The class that the value names; short names are refused as in the original.
+    pub(super) fn class<T: Copy>(
         &self,
         kind: &str,
-        find: fn(&str) -> Option<T>,
-        known: &[&str],
+        known: &[T],
+        name: fn(T) -> &'static str,
     ) -> Result<T, ConfigError> {
-        find(self.text).ok_or_else(|| {
+        let found = known.iter().find(|class| name(**class) == self.text);
+        found.copied().ok_or_else(|| {
             let text = format!("Invalid {kind} class {}", self.text);
-            self.refuse(Problem::from(text).allowing(known))
+            self.refuse(Problem::from(text).allowing(known.iter().map(|class| name(*class))))
         })
     }
 }

@@ -1,8 +1,7 @@
 //! The table of elements and attributes, and what of a file it has something to say about.
 
-use super::notes::Notes;
+use super::error::{Notes, nearest as nearest_name};
 use super::settings::Release;
-use super::spelling;
 use super::xml::Element;
 use std::sync::LazyLock;
 
@@ -120,7 +119,7 @@ pub(super) fn review(root: &Element, release: Release, notes: &mut Notes) {
         }
         let children = element.children.iter().filter_map(|child| {
             let path = join(&path, &child.name);
-            // What an unknown element holds is not worth further notes.
+            // The content of an unknown element is not worth further notes.
             review_one(&path, child.line, release, notes).then_some((path, child))
         });
         pending.extend(children);
@@ -170,7 +169,7 @@ fn nearest(parent: &str, name: &str) -> Option<&'static str> {
         let same_kind = candidate.starts_with('@') == name.starts_with('@');
         (place == parent && same_kind).then_some(candidate)
     });
-    spelling::nearest(name, in_place).map(|found| found.trim_start_matches('@'))
+    nearest_name(name, in_place).map(|found| found.trim_start_matches('@'))
 }
 
 #[cfg(test)]
@@ -261,6 +260,6 @@ mod tests {
     fn notes_are_bounded() {
         let text = format!("<Storage>{}</Storage>", "<x/>".repeat(10_000));
         let notes = notes_of(&text, Release::V06);
-        assert_eq!(notes.len(), crate::config::notes::MAX_NOTES + 1);
+        assert_eq!(notes.len(), crate::config::error::MAX_NOTES + 1);
     }
 }

@@ -1,7 +1,6 @@
-//! Errors of a configuration, in the original's words where it has some.
+//! Errors of a configuration, in the original's words where it has some, and notes on one that can
+//! be used.
 
-use super::notes::Note;
-use super::spelling;
 use std::fmt;
 
 /// All errors of a configuration, at least one, and the notes on what could be read. Displays a
@@ -207,9 +206,146 @@ impl Problem {
         }
         parts.extend(self.advice.map(str::to_owned));
         let words = self.allowed.iter().map(String::as_str);
-        if let Some(nearest) = spelling::nearest_value(value.unwrap_or_default(), words) {
+        if let Some(nearest) = nearest_value(value.unwrap_or_default(), words) {
             parts.push(format!("did you mean {nearest}?"));
         }
         if parts.is_empty() { String::new() } else { format!(" ({})", parts.join("; ")) }
+    }
+}
+
+/// The most notes that are kept of one file.
+pub const MAX_NOTES: usize = 200;
+
+/// A remark on one line of a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// Its weight.
+    pub level: NoteLevel,
+    /// The line it is about.
+    pub line: u32,
+    /// The remark.
+    pub text: String,
+}
+
+/// Weight of a note.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NoteLevel {
+    /// The setting is understood and has no effect here.
+    Info,
+    /// The operator probably meant something else.
+    Warning,
+}
+
+impl fmt::Display for NoteLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+        })
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}: {}", self.line, self.level, self.text)
+    }
+}
+
+/// Notes in the making: bounded, at last in the order of lines.
+#[derive(Debug, Default)]
+pub(super) struct Notes(Vec<Note>);
+
+impl Notes {
+    pub(super) fn warn(&mut self, line: u32, text: String) {
+        self.add(NoteLevel::Warning, line, text);
+    }
+
+    pub(super) fn info(&mut self, line: u32, text: String) {
+        self.add(NoteLevel::Info, line, text);
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.0.len() > MAX_NOTES
+    }
+
+    fn add(&mut self, level: NoteLevel, line: u32, text: String) {
+        if self.0.len() < MAX_NOTES {
+            self.0.push(Note { level, line, text });
+        } else if self.0.len() == MAX_NOTES {
+            let text = "further notes on this file are left out".to_owned();
+            self.0.push(Note { level: NoteLevel::Warning, line, text });
+        }
+    }
+
+    pub(super) fn into_sorted(mut self) -> Vec<Note> {
+        self.0.sort_by_key(|note| note.line);
+        self.0
+    }
+}
+
+/// The most bytes of a name that is compared with others.
+const LONGEST_NAME: usize = 64;
+
+/// The candidate that is most like a written name, if any is like it.
+pub(super) fn nearest<'c>(
+    written: &str,
+    candidates: impl IntoIterator<Item = &'c str>,
+) -> Option<&'c str> {
+    if written.len() > LONGEST_NAME {
+        return None;
+    }
+    let measured = candidates.into_iter().map(|name| (edit_distance(written, name), name));
+    let (distance, candidate) = measured.min_by_key(|(distance, _)| *distance)?;
+    let letters = candidate.trim_start_matches('@').len();
+    (distance <= (letters / 4).max(2)).then_some(candidate)
+}
+
+/// The value that is most like a written one. Packages of classes and what stands in parentheses
+/// do not count. Values of less than four letters are all alike, and one with a blank is a
+/// description of several.
+fn nearest_value<'c>(
+    written: &str,
+    candidates: impl IntoIterator<Item = &'c str>,
+) -> Option<&'c str> {
+    const LEAST_LETTERS: usize = 4;
+    let candidates: Vec<&str> =
+        candidates.into_iter().filter(|value| !value.contains(' ')).collect();
+    let cores = candidates.iter().map(|value| core(value));
+    let found = nearest(core(written), cores.filter(|core| core.len() >= LEAST_LETTERS))?;
+    candidates.into_iter().find(|value| core(value) == found)
+}
+
+/// The name of a class without its package and its parameters.
+fn core(value: &str) -> &str {
+    let class = value.split('(').next().unwrap_or(value).trim_end();
+    class.rsplit('.').next().unwrap_or(class)
+}
+
+/// Number of letters to insert, remove or replace; their case does not count.
+fn edit_distance(a: &str, b: &str) -> usize {
+    strsim::levenshtein(&a.to_ascii_lowercase(), &b.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_value_gets_the_nearest() {
+        let classes = ["org.x.RackAwareStrategy", "org.x.RackUnawareStrategy", "ReversedType(T)"];
+        for (written, meant) in [
+            ("RackAwareStrategy", Some(classes[0])),
+            ("org.y.RackUnawareStrateg", Some(classes[1])),
+            ("RevesedType(LongType)", Some(classes[2])),
+            ("SimpleStrategy", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest_value(written, classes), meant, "{written}");
+        }
+        assert_eq!(nearest_value("0.7", ["0.4", "0.5", "0.6"]), None);
+        assert_eq!(nearest_value("10.1.0.0/33", ["an address such as 10.1.0.0/16"]), None);
+        assert_eq!(nearest_value("preiodic", ["periodic", "batch"]), Some("periodic"));
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
+        assert_eq!(edit_distance("", "abc"), 3);
     }
 }

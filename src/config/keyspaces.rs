@@ -117,23 +117,22 @@ impl Replication {
 /// The problem of an element that is absent, and names a class.
 fn missing_class(element: &str, place: &str) -> Problem {
     let text = format!("Missing {} directive {place}", element.to_lowercase());
-    Problem::from(text).allowing(if element == STRATEGY { strategies() } else { snitches() })
+    Problem::from(text).allowing(match element {
+        STRATEGY => StrategyName::ALL.map(StrategyName::class_name),
+        _ => SnitchName::ALL.map(SnitchName::class_name),
+    })
 }
 
-fn strategies() -> [&'static str; 3] {
-    StrategyName::ALL.map(StrategyName::class_name)
-}
-
-fn snitches() -> [&'static str; 3] {
-    SnitchName::ALL.map(SnitchName::class_name)
-}
-
+/// Both spellings of the data-centre strategy are known.
 fn strategy(value: &Value<'_>) -> Result<StrategyName, ConfigError> {
-    value.class("replicaplacementstrategy", StrategyName::from_class_name, &strategies())
+    if value.text == "org.apache.cassandra.locator.DatacenterShardStrategy" {
+        return Ok(StrategyName::DatacenterShard);
+    }
+    value.class("replicaplacementstrategy", &StrategyName::ALL, StrategyName::class_name)
 }
 
 fn snitch(value: &Value<'_>) -> Result<SnitchName, ConfigError> {
-    value.class("endpointsnitch", SnitchName::from_class_name, &snitches())
+    value.class("endpointsnitch", &SnitchName::ALL, SnitchName::class_name)
 }
 
 /// The original does not check the range; without a replica every write would be lost.

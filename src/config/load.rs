@@ -4,9 +4,8 @@
 use super::classes::AuthenticatorName;
 use super::directories::Paths;
 use super::document::{Document, MIB, Source, Value, joined, parse_double};
-use super::error::{ConfigError, ConfigErrors, Place, Problem};
+use super::error::{ConfigError, ConfigErrors, Note, Place, Problem};
 use super::machine::{AnyMachine, Machine, ThisMachine};
-use super::notes::Note;
 use super::settings::{
     CommitLogSettings, CommitLogSync, Compression, MAX_TOKEN_LENGTH, NetworkSettings,
     PHI_CONVICT_THRESHOLDS, Release, ReplicationSettings, Settings, SpeculativeRetry,
@@ -29,7 +28,7 @@ pub(super) const EMBEDDED: &str = include_str!("../../storage-conf.xml");
 /// The least number of threads that the original accepts.
 const LEAST_THREADS: i32 = 2;
 
-/// Most threads of one kind: each is one of the operating system, which has only so many.
+/// Most threads of one kind: each is a thread of the operating system, which limits them.
 const MOST_THREADS: u32 = 1024;
 
 /// Settings, and what there is to say about them.
@@ -289,19 +288,20 @@ const OF_04_ALONE: [&str; 2] = ["BootstrapFileDirectory", "MemtableLifetimeInDay
 const PERIOD: &str = "FlushPeriodInMinutes";
 
 fn authenticator(doc: &mut Document<'_>) -> AuthenticatorName {
-    let known = AuthenticatorName::ALL.map(AuthenticatorName::class_name);
-    let find = AuthenticatorName::from_class_name;
-    let found = doc.optional("Authenticator", |it| it.class("authenticator", find, &known));
+    let found = doc.optional("Authenticator", |it| {
+        it.class("authenticator", &AuthenticatorName::ALL, AuthenticatorName::class_name)
+    });
     let found = found.unwrap_or(AuthenticatorName::AllowAll);
     doc.show("Authenticator", found.class_name());
     found
 }
 
 fn partitioner(doc: &mut Document<'_>) -> Option<Partitioner> {
-    let known = Partitioner::ALL.map(Partitioner::class_name);
     let missing = Problem::from("Missing partitioner directive /Storage/Partitioner");
-    let found = doc.required("Partitioner", missing.allowing(known), |value| {
-        value.class("partitioner", Partitioner::from_class_name, &known)
+    let missing = missing.allowing(Partitioner::ALL.map(Partitioner::class_name));
+    let found = doc.required("Partitioner", missing, |value| {
+        let class = || value.class("partitioner", &Partitioner::ALL, Partitioner::class_name);
+        Partitioner::from_class_name(value.text).map_or_else(class, Ok)
     });
     doc.show("Partitioner", found.map_or("", Partitioner::class_name));
     found

@@ -4,7 +4,7 @@ use super::document::{Document, MIB, Value};
 use super::settings::{MemorySettings, Release};
 use std::time::Duration;
 
-/// When memtables are flushed; three names are older than 0.6.
+/// Limits of memtables; three names are older than 0.6.
 pub(super) fn memtables(doc: &mut Document<'_>) -> MemorySettings {
     // The million of 0.6 is a binary one.
     const MILLION: f64 = 1_048_576.0;

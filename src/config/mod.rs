@@ -2,7 +2,7 @@
 //!
 //! A file of 0.4, 0.5 or 0.6 is read as it is. Text becomes a tree of elements ([`xml`]), the
 //! tree becomes [`Settings`] or all of its errors ([`ConfigErrors`]), and elements that are
-//! unknown, outdated or without effect become [`Note`]s. Settings are read once and shared; nobody
+//! unknown, outdated or without effect become [`Note`]s. Settings are read once and shared; no code
 //! parses configuration text later.
 
 mod addresses;
@@ -18,13 +18,10 @@ mod keyspaces;
 mod load;
 pub mod machine;
 mod memory;
-pub mod networks;
-pub mod notes;
 pub mod placements;
 pub mod properties;
 pub mod rack_file;
 pub mod settings;
-mod spelling;
 pub mod xml;
 
 #[cfg(test)]
@@ -32,9 +29,8 @@ mod tests;
 
 pub use describe::describe;
 pub use document::Source;
-pub use error::{ConfigError, ConfigErrors, FailureClass};
+pub use error::{ConfigError, ConfigErrors, FailureClass, Note, NoteLevel};
 pub use load::{FILE_NAME, Loaded, Loader};
-pub use notes::{Note, NoteLevel};
 pub use placements::Placements;
 pub use properties::Properties;
 pub use settings::Settings;

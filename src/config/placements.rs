@@ -1,5 +1,4 @@
-//! Where the replicas of each keyspace go: from settings, and the files that these need, to the
-//! placements of the ring.
+//! Placements of the replicas of each keyspace, by settings and the files that these need.
 
 use super::classes::{SnitchName, StrategyName};
 use super::datacenters::{self, Datacenters};
@@ -22,7 +21,7 @@ pub struct Placements {
     pub rack_file: Option<Arc<RackFileSource>>,
 }
 
-/// Where the files of snitches are.
+/// Paths of the files of snitches.
 #[derive(Debug, Clone, Copy)]
 pub struct SnitchFiles<'a> {
     /// `rack.properties`.
@@ -77,7 +76,7 @@ impl Reader<'_> {
         Ok(match name {
             SnitchName::EndPoint => Snitch::EndPoint,
             SnitchName::PropertyFile => Snitch::PropertyFile(Arc::clone(self.racks()?.racks())),
-            SnitchName::Datacenter => Snitch::Datacenter(Arc::new(self.data_centers()?.map())),
+            SnitchName::Datacenter => Snitch::Datacenter(Arc::clone(&self.data_centers()?.map)),
         })
     }
 
@@ -88,7 +87,7 @@ impl Reader<'_> {
     ) -> Result<ReplicaPlacement, ConfigError> {
         let configured = &keyspace.datacenter_replication_factors;
         let factors = if configured.is_empty() {
-            self.data_centers()?.replication_factors()
+            self.data_centers()?.replication_factors.clone()
         } else {
             let known = known_data_centers(&snitch);
             if let Some(name) = configured.keys().find(|name| !known.contains(*name)) {

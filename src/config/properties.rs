@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where the property-file snitch looks when no `rackFile` is given.
+/// File of the property-file snitch without `rackFile`.
 pub const DEFAULT_RACK_FILE: &str = "/etc/cassandra/rack.properties";
 
 /// All names that mean something here.

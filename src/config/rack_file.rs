@@ -5,7 +5,7 @@ use super::java_properties::{self, MAX_FILE_BYTES};
 use crate::base::lock::{Mutex, rank};
 use crate::ring::{RackFile, Racks};
 use std::fmt::Display;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,16 +16,12 @@ use std::time::SystemTime;
 pub struct RackFileSource {
     path: PathBuf,
     racks: Arc<Racks>,
-    /// Look of the file when it was read last. Lock: also held while it is read.
-    seen: Mutex<rank::Job, Option<Look>>,
+    /// State of the file at the last read. Lock: also held while it is read.
+    seen: Mutex<rank::Job, Option<FileState>>,
 }
 
-/// By what a change of a file is noticed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Look {
-    modified: Option<SystemTime>,
-    bytes: u64,
-}
+/// Time of the last change, and size.
+type FileState = (Option<SystemTime>, u64);
 
 impl RackFileSource {
     /// Reads the file. If there is none, addresses speak for themselves until there is one.
@@ -68,7 +64,11 @@ impl RackFileSource {
         })
     }
 
-    fn reload_as(&self, seen: &mut Option<Look>, now: Option<Look>) -> Result<bool, ConfigError> {
+    fn reload_as(
+        &self,
+        seen: &mut Option<FileState>,
+        now: Option<FileState>,
+    ) -> Result<bool, ConfigError> {
         // A look from before the reading: a change in between is noticed the next time.
         *seen = now;
         let path = self.path.display();
@@ -85,10 +85,9 @@ impl RackFileSource {
     }
 }
 
-fn look(path: &Path) -> Option<Look> {
-    let of =
-        |metadata: Metadata| Look { modified: metadata.modified().ok(), bytes: metadata.len() };
-    std::fs::metadata(path).ok().map(of)
+fn look(path: &Path) -> Option<FileState> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.modified().ok(), metadata.len()))
 }
 
 /// `None` if there is no such file.

@@ -2,10 +2,10 @@
 
 use super::classes::{AuthenticatorName, SnitchName, StrategyName};
 use super::elements;
-use super::networks::PeerNetworks;
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
 use crate::ring::Partitioner;
+use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -68,7 +68,7 @@ pub struct Settings {
     pub thrift: ThriftSettings,
     /// Towards operators.
     pub admin: AdminSettings,
-    /// Where files are.
+    /// Directories of files.
     pub directories: Directories,
     /// Durability of writes.
     pub commit_log: CommitLogSettings,
@@ -108,6 +108,17 @@ impl NetworkSettings {
     /// nodes.
     pub fn needs_storage_port(&self, seeds: &[IpAddr]) -> bool {
         self.storage_port_is_required || seeds.iter().any(|seed| *seed != self.listen_address)
+    }
+}
+
+/// Networks whose addresses may connect to `StoragePort`; all may if there is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PeerNetworks(pub Vec<IpNet>);
+
+impl PeerNetworks {
+    /// Whether an address may connect.
+    pub fn admit(&self, address: IpAddr) -> bool {
+        self.0.is_empty() || self.0.iter().any(|network| network.contains(&address))
     }
 }
 
@@ -194,7 +205,7 @@ impl fmt::Debug for AdminSettings {
     }
 }
 
-/// Where files are. Relative paths start at the working directory.
+/// Directories of files. Relative paths start at the working directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Directories {
     /// `DataFileDirectories`: at least one; files are spread over them.
@@ -219,7 +230,7 @@ pub struct CommitLogSettings {
     pub rotation_threshold_bytes: u64,
 }
 
-/// When the commit log is forced to the disk.
+/// Mode of syncs of the commit log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitLogSync {
     /// Now and then; writes are acknowledged before.
@@ -253,7 +264,7 @@ pub struct MemorySettings {
 /// Writing and reading of data files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StorageSettings {
-    /// `IndexInterval` (128): every so many row keys one is a sample (`describe_splits`).
+    /// `IndexInterval` (128): row keys between two samples for `describe_splits`.
     pub index_interval: u32,
     /// `ColumnIndexSizeInKB` (64 KiB), in bytes: how much of a row one index entry covers.
     pub column_index_bytes: u64,
@@ -324,12 +335,12 @@ pub struct ReplicationSettings {
     pub hint_max_bytes: u64,
 }
 
-/// When a second replica is asked for the same data.
+/// Condition for asking a second replica for the same data.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum SpeculativeRetry {
     /// Never.
     Never,
-    /// When a read takes longer than this percentile (above 0, below 100) of recent ones.
+    /// After a read has taken longer than this percentile (above 0, below 100) of recent ones.
     Percentile(f64),
 }
 
@@ -378,9 +389,9 @@ pub struct ColumnFamilySettings {
     pub row_cache_save_period: Option<Duration>,
     /// `CompactionStrategy` (size-tiered).
     pub compaction_strategy: CompactionStrategy,
-    /// `MinCompactionThreshold` (4): so many files of like size are compacted.
+    /// `MinCompactionThreshold` (4): number of files of similar size that are compacted.
     pub min_compaction_threshold: u32,
-    /// `MaxCompactionThreshold` (32): at most so many at once; 0 switches compaction off.
+    /// `MaxCompactionThreshold` (32): limit of files compacted at once; 0 switches compaction off.
     pub max_compaction_threshold: u32,
     /// `Compression` (that of the server).
     pub compression: Compression,
@@ -504,7 +515,7 @@ impl KeyspaceSettings {
 
 /// The name of the keyspace that every node keeps for itself.
 pub const SYSTEM_KEYSPACE: &str = "system";
-/// So many files of like size are compacted.
+/// Number of files of similar size that are compacted.
 pub const DEFAULT_MIN_COMPACTION_THRESHOLD: u32 = 4;
-/// At most so many files are compacted at once.
+/// Limit of files that are compacted at once.
 pub const DEFAULT_MAX_COMPACTION_THRESHOLD: u32 = 32;

@@ -1,11 +1,14 @@
-//! Consistency levels.
+//! Consistency levels, and which replicas have to answer for them.
 
-/// How many replicas must take part before a call is answered.
+use smallvec::SmallVec;
+use std::net::IpAddr;
+
+/// Number of replicas that must take part before a call is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ConsistencyLevel {
-    /// None: a write is sent and not waited for.
+    /// None: a write is sent without waiting.
     Zero,
-    /// One node, be it only to hold a hint. For range queries as `One`.
+    /// One node, even if it only holds a hint. As `One` for range queries.
     Any,
     /// One replica.
     One,
@@ -20,14 +23,13 @@ pub enum ConsistencyLevel {
 }
 
 impl ConsistencyLevel {
-    /// How many acknowledgements a write waits for that goes to so many replicas, and to so many
-    /// endpoints that are about to become some. Writes count the endpoints that exist, so that a
-    /// ring smaller than the replication factor takes them; where there is no endpoint at all they
-    /// are too few.
+    /// Acknowledgements that a write needs from its replicas and from endpoints that are about to
+    /// become some. Writes count the endpoints that exist, so that a ring smaller than the
+    /// replication factor takes them; without any endpoint there are too few.
     ///
     /// With several pending endpoints more than half of all, as in 0.6, might be few replicas, and
-    /// a read at `Quorum` would miss them. Whichever of the endpoints are replicas in the end, half
-    /// of them have acknowledged.
+    /// a read at `Quorum` would miss them. Here half of the final replicas have acknowledged,
+    /// whichever endpoints these are.
     pub fn block_for_write(self, natural: usize, pending: usize) -> usize {
         let endpoints = natural + pending;
         match self {
@@ -38,8 +40,8 @@ impl ConsistencyLevel {
         }
     }
 
-    /// How many replies a read waits for. Reads count the configured replication factor, whatever
-    /// the size of the ring.
+    /// Replies that a read needs. Reads count the configured replication factor, whatever the size
+    /// of the ring.
     pub fn block_for_read(self, replication_factor: usize) -> usize {
         match self {
             Self::Zero | Self::Any | Self::One => 1,
@@ -49,9 +51,74 @@ impl ConsistencyLevel {
     }
 }
 
+/// Number of answers needed from each of some groups of replicas. Mostly there is one group of all;
+/// levels that know of data centres have one for each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Requirement {
+    groups: SmallVec<[Group; 1]>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Group {
+    /// `None` for all replicas.
+    members: Option<Vec<IpAddr>>,
+    needed: usize,
+}
+
+impl Group {
+    fn has(&self, endpoint: IpAddr) -> bool {
+        self.members.as_ref().is_none_or(|members| members.contains(&endpoint))
+    }
+}
+
+impl Requirement {
+    /// Any `needed` replicas.
+    pub(super) fn any(needed: usize) -> Self {
+        Self { groups: SmallVec::from_iter([Group { members: None, needed }]) }
+    }
+
+    /// The given number from each of these groups.
+    pub(super) fn of_each(groups: impl IntoIterator<Item = (Vec<IpAddr>, usize)>) -> Self {
+        let group = |(members, needed)| Group { members: Some(members), needed };
+        Self { groups: groups.into_iter().map(group).collect() }
+    }
+
+    /// Whether these replicas are enough.
+    pub(super) fn is_met_by(&self, answered: impl Iterator<Item = IpAddr>) -> bool {
+        let mut counts: SmallVec<[usize; 1]> = self.groups.iter().map(|_| 0).collect();
+        for endpoint in answered {
+            for (group, count) in self.groups.iter().zip(&mut counts) {
+                *count += usize::from(group.has(endpoint));
+            }
+        }
+        self.groups.iter().zip(counts).all(|(group, count)| count >= group.needed)
+    }
+
+    /// Chooses the fewest replicas that are enough, the first in this order; all if there are too
+    /// few.
+    pub(super) fn choose(&self, candidates: &[IpAddr]) -> Vec<IpAddr> {
+        let mut left: SmallVec<[usize; 1]> = self.groups.iter().map(|group| group.needed).collect();
+        let mut chosen = Vec::with_capacity(candidates.len());
+        for candidate in candidates {
+            let mut is_wanted = false;
+            for (group, left) in self.groups.iter().zip(&mut left) {
+                if *left > 0 && group.has(*candidate) {
+                    *left -= 1;
+                    is_wanted = true;
+                }
+            }
+            if is_wanted {
+                chosen.push(*candidate);
+            }
+        }
+        chosen
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::ConsistencyLevel::{All, Any, DcQuorum, DcQuorumSync, One, Quorum, Zero};
+    use super::*;
 
     #[test]
     fn quorums_are_more_than_half() {
@@ -84,5 +151,30 @@ mod tests {
         for level in [Any, One, Quorum, DcQuorum, DcQuorumSync, All] {
             assert_eq!((level.block_for_write(0, 0), level.block_for_read(0)), (1, 1), "{level:?}");
         }
+    }
+
+    fn nodes(last: &[u8]) -> Vec<IpAddr> {
+        last.iter().map(|last| IpAddr::from([127, 0, 0, *last])).collect()
+    }
+
+    #[test]
+    fn any_replicas_count_alike() {
+        let two = Requirement::any(2);
+        assert!(two.is_met_by(nodes(&[1, 3]).into_iter()));
+        assert!(!two.is_met_by(nodes(&[1]).into_iter()));
+        assert_eq!(two.choose(&nodes(&[3, 1, 2])), nodes(&[3, 1]));
+        assert_eq!(two.choose(&nodes(&[3])), nodes(&[3]));
+        assert_eq!(Requirement::any(0).choose(&nodes(&[3])), nodes(&[]));
+    }
+
+    #[test]
+    fn each_data_centre_has_its_own_quorum() {
+        let each = Requirement::of_each([(nodes(&[1, 2, 3]), 2), (nodes(&[4]), 1)]);
+        assert_eq!(each.choose(&nodes(&[3, 1, 2, 4])), nodes(&[3, 1, 4]));
+        assert!(!each.is_met_by(nodes(&[1, 2, 3]).into_iter()));
+        assert!(each.is_met_by(nodes(&[1, 4, 3]).into_iter()));
+        let local = Requirement::of_each([(nodes(&[1, 2, 3]), 2)]);
+        assert!(!local.is_met_by(nodes(&[4, 5, 1]).into_iter()));
+        assert_eq!(local.choose(&nodes(&[4, 1, 2])), nodes(&[1, 2]));
     }
 }

@@ -1,17 +1,16 @@
 //! The coordinator of requests.
 
-use super::error::CoordinatorError;
-use super::hinting::Hinting;
 use super::latencies::Latencies;
-use super::own_writes::OwnWrites;
-use super::unacknowledged::{MAX_UNACKNOWLEDGED, Unacknowledged};
 use super::view::{Peers, View};
-use crate::base::context::RequestContext;
+use super::write_request::{Hinting, MAX_UNACKNOWLEDGED, Unacknowledged};
+use crate::base::context::{RequestContext, TooLarge};
+use crate::base::java::TooLong;
 use crate::base::lock::{Mutex, RwLock, rank};
 use crate::model::mutation::RowMutation;
 use crate::model::schema::{FamilyId, Schema};
+use crate::net::bodies::EncodeError;
 use crate::net::messenger::Messenger;
-use crate::replica::Replica;
+use crate::replica::{Replica, ReplicaError};
 use crate::ring::{DynamicSnitch, Partitioner, ReplicaPlacement, Token, TokenMetadata, TokenRange};
 use futures_util::FutureExt;
 use std::collections::BTreeMap;
@@ -26,25 +25,25 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Rows whose replicas are compared at a time, behind the backs of clients.
+/// Most rows whose replicas are compared at a time in the background.
 const MAX_COMPARES: usize = 256;
 
-/// How often it is looked whether a read that nobody waits for has become long.
+/// Period of the check whether an abandoned read has become long.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What a coordinator needs to know.
+/// Parts and settings of a coordinator.
 #[derive(Debug)]
 pub struct CoordinatorOptions {
     /// The column families that requests may name.
     pub schema: Arc<Schema>,
     /// From row keys to tokens.
     pub partitioner: Partitioner,
-    /// Where the replicas of each keyspace live. Keyspaces that are not here, such as `system`,
-    /// are kept by each node for itself.
+    /// Replica placement by keyspace. Each node keeps other keyspaces, such as `system`, for
+    /// itself.
     pub placements: BTreeMap<String, ReplicaPlacement>,
-    /// Who is where on the ring.
+    /// Tokens and their owners.
     pub ring: TokenMetadata,
-    /// What is known of the others.
+    /// State of the other nodes.
     pub peers: Peers,
     /// Address of this node.
     pub local: IpAddr,
@@ -52,13 +51,13 @@ pub struct CoordinatorOptions {
     pub replica: Arc<Replica>,
     /// The way to the others. Its timeout, `RpcTimeoutInMillis`, is how long replicas may take.
     pub messenger: Arc<Messenger>,
-    /// Keeps what replicas missed; `None` with `HintedHandoffEnabled` off.
+    /// Keeps hints for replicas; `None` with `HintedHandoffEnabled` off.
     pub hinting: Option<Arc<Hinting>>,
-    /// How reads are made.
+    /// Settings of reads.
     pub reads: ReadOptions,
 }
 
-/// How reads are made.
+/// Settings of reads.
 #[derive(Debug, Clone)]
 pub struct ReadOptions {
     /// `SpeculativeRetry`: one more replica is asked after this percentile of recent answers, above
@@ -66,7 +65,7 @@ pub struct ReadOptions {
     pub speculative_percentile: Option<f64>,
     /// Whether replicas that lack something get it (`DoConsistencyChecksBoolean`).
     pub repairs: bool,
-    /// What sorts replicas by how fast they have answered, if that is wanted.
+    /// Sorts replicas by latency, if configured.
     pub dynamic_snitch: Option<Arc<DynamicSnitch>>,
 }
 
@@ -90,39 +89,76 @@ pub struct Coordinator {
     pub(super) messenger: Arc<Messenger>,
     pub(super) hinting: Option<Arc<Hinting>>,
     pub(super) unacknowledged: Arc<Unacknowledged>,
-    pub(super) own_writes: Arc<OwnWrites>,
     pub(super) latencies: Latencies,
     pub(super) repairs_reads: bool,
     /// Comparisons of replicas that go on at a time; more are left out, since each reads a row.
     pub(super) compares: Arc<Semaphore>,
     pub(super) tasks: TaskTracker,
-    /// Ends what no client waits for.
+    /// Ends background comparisons.
     pub(super) stopping: CancellationToken,
-    pub(super) counters: Counters,
+    /// All but the comparisons under way and the answers.
+    stats: Mutex<rank::Last, CoordinatorStats>,
     /// Whether the node is leaving its ring.
     pub(super) refuses_writes: AtomicBool,
     /// Monotonic milliseconds up to which the view counts as the present ring.
     trusted_until: AtomicU64,
 }
 
-/// What a coordinator has done since the start.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) speculations: AtomicU64,
-    pub(super) repairs: AtomicU64,
-    pub(super) comparisons: AtomicU64,
+/// Why a request was not served. Clients retry `Unavailable` and `TimedOut`, on another node or
+/// later.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CoordinatorError {
+    /// Too few replicas are alive. Nothing has been sent to any of them.
+    #[error("too few replicas are alive")]
+    Unavailable,
+    /// Enough replicas seemed alive, but too few answered in time. A write may have happened.
+    #[error("too few replicas answered in time")]
+    TimedOut,
+    /// The answer would be larger than any may be. The same request will not do better.
+    #[error("{0}")]
+    TooLarge(String),
+    /// No message between nodes can hold it, or its key is not text. A retry fails as well.
+    #[error("{0}")]
+    Unsendable(String),
+    /// This node failed to do its part.
+    #[error(transparent)]
+    Failed(ReplicaError),
 }
 
-/// What a coordinator has done since the start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+impl From<ReplicaError> for CoordinatorError {
+    fn from(error: ReplicaError) -> Self {
+        if error.is_too_large() { Self::TooLarge(error.to_string()) } else { Self::Failed(error) }
+    }
+}
+
+impl From<TooLarge> for CoordinatorError {
+    fn from(error: TooLarge) -> Self {
+        Self::TooLarge(error.to_string())
+    }
+}
+
+impl From<EncodeError> for CoordinatorError {
+    fn from(error: EncodeError) -> Self {
+        Self::Unsendable(error.to_string())
+    }
+}
+
+impl From<TooLong> for CoordinatorError {
+    fn from(error: TooLong) -> Self {
+        Self::Unsendable(error.to_string())
+    }
+}
+
+/// Counters since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CoordinatorStats {
     /// Further replicas that were asked because others were slow.
     pub speculations: u64,
-    /// Replicas that got what a read found them to lack.
+    /// Replicas that were repaired by reads.
     pub repairs: u64,
-    /// Rows whose replicas were compared behind the backs of clients.
+    /// Rows whose replicas were compared in the background.
     pub comparisons: u64,
-    /// Such comparisons that are under way now.
+    /// Such comparisons under way.
     pub comparing: usize,
     /// Replies of other nodes that came in time.
     pub answers: u64,
@@ -154,15 +190,6 @@ impl Coordinator {
             reads.dynamic_snitch.clone(),
         );
         let unacknowledged = Arc::new(Unacknowledged::new(MAX_UNACKNOWLEDGED));
-        let tasks = TaskTracker::new();
-        let own_writes = OwnWrites {
-            replica: Arc::clone(&options.replica),
-            messenger: Arc::clone(&messenger),
-            local,
-            unacknowledged: Arc::clone(&unacknowledged),
-            tasks: tasks.clone(),
-            missed: AtomicU64::new(0),
-        };
         let coordinator = Self {
             schema,
             partitioner: options.partitioner,
@@ -177,7 +204,6 @@ impl Coordinator {
             messenger,
             hinting: options.hinting,
             unacknowledged,
-            own_writes: Arc::new(own_writes),
             latencies: Latencies::new(
                 reads.speculative_percentile,
                 rpc_timeout,
@@ -185,9 +211,9 @@ impl Coordinator {
             ),
             repairs_reads: reads.repairs,
             compares: Arc::new(Semaphore::new(MAX_COMPARES)),
-            tasks,
+            tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
-            counters: Counters::default(),
+            stats: Mutex::default(),
             refuses_writes: AtomicBool::new(false),
             trusted_until: AtomicU64::new(u64::MAX),
         };
@@ -204,15 +230,15 @@ impl Coordinator {
         Arc::clone(&self.view().ring)
     }
 
-    /// What is known of the other nodes now.
+    /// State of the other nodes.
     pub fn peers(&self) -> Peers {
-        self.view().peers().clone()
+        self.view().peers.clone()
     }
 
     /// Why nothing is done that a node asks this one for as a replica; `None` if it is.
     pub fn turns_away(&self, from: IpAddr) -> Option<&'static str> {
         let view = self.view();
-        let peers = view.peers();
+        let peers = &view.peers;
         if peers.is_self_removed {
             return Some("this node was removed from the ring or replaced");
         }
@@ -221,13 +247,13 @@ impl Coordinator {
 
     /// Whether a node seems alive now.
     pub fn seems_alive(&self, endpoint: IpAddr) -> bool {
-        endpoint == self.local || self.view().peers().live.contains(&endpoint)
+        endpoint == self.local || self.view().peers.live.contains(&endpoint)
     }
 
     /// Replaces what is known of the ring, for requests that begin from now on. Also to be called
     /// when a snitch says something new.
     pub fn set_ring(&self, ring: TokenMetadata, peers: Peers) {
-        // Who has left the ring reaches nobody.
+        // A node that has left the ring reaches no other node.
         let has_left = self.refuses_writes.load(Ordering::Relaxed);
         let peers = if has_left { Peers::default() } else { peers };
         let placements = self.placements.iter().map(|(_, placement)| placement);
@@ -249,13 +275,14 @@ impl Coordinator {
         writes.is_empty()
     }
 
-    /// Where the replicas of a keyspace live; `None` if every node keeps it for itself.
+    /// Replica placement of a keyspace; `None` if every node keeps it for itself.
     pub fn placement(&self, keyspace: &str) -> Option<&ReplicaPlacement> {
         let found = self.placements.iter().find(|(name, _)| name == keyspace);
         found.map(|(_, placement)| placement)
     }
 
-    /// Tokens that divide a range into parts of about so many rows, as far as this node has them.
+    /// Tokens that divide a range into parts of about this many rows, judged by the rows of this
+    /// node.
     pub async fn splits(
         &self,
         range: TokenRange,
@@ -271,7 +298,7 @@ impl Coordinator {
         self.replica.request(usize::MAX, self.rpc_timeout)
     }
 
-    /// Does what would keep the thread of a connection for long on another one.
+    /// Does work that would keep the thread of a connection for long on another one.
     pub async fn spawn_read<T: Send + 'static>(
         &self,
         context: &mut RequestContext,
@@ -287,18 +314,15 @@ impl Coordinator {
         self.latencies.update(now);
     }
 
-    /// What it has done since the start.
+    /// Counters since the start.
     pub fn stats(&self) -> CoordinatorStats {
-        let Counters { speculations, repairs, comparisons } = &self.counters;
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        CoordinatorStats {
-            speculations: get(speculations),
-            repairs: get(repairs),
-            comparisons: get(comparisons),
-            comparing: MAX_COMPARES.saturating_sub(self.compares.available_permits()),
-            answers: self.messenger.answers(),
-            missed_writes: get(&self.own_writes.missed),
-        }
+        let comparing = MAX_COMPARES.saturating_sub(self.compares.available_permits());
+        CoordinatorStats { comparing, answers: self.messenger.answers(), ..*self.stats.lock() }
+    }
+
+    /// Updates the counters.
+    pub(super) fn update_stats(&self, update: impl FnOnce(&mut CoordinatorStats)) {
+        update(&mut self.stats.lock());
     }
 
     /// For a node that leaves its ring: refuses writes of clients from now on as unavailable, so
@@ -378,9 +402,8 @@ impl Coordinator {
         before.checked_add(chance).is_none()
     }
 
-    /// Begins this node's own part of a request. What memory does is done when this returns; the
-    /// rest goes on behind the caller, who waits for it no longer than for other replicas, and is
-    /// given up when the time of the request is over.
+    /// Begins this node's own part of a request. Work in memory is done when this returns; the rest
+    /// goes on in the background until the time of the request is over.
     pub(super) fn begin(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut work = Box::pin(work);
         if work.as_mut().now_or_never().is_none() {
@@ -416,7 +439,7 @@ impl Coordinator {
                 biased;
                 () = read => {}
                 () = is_unwanted => {
-                    coordinator.latencies.record_silence(coordinator.local, began.elapsed());
+                    coordinator.latencies.record_answer(coordinator.local, began.elapsed());
                 }
             }
         });

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long is waited before anything is known of how long replicas take.
+/// Delay before any latency is known.
 const FIRST_DELAY: Duration = Duration::from_millis(50);
 
 /// Less than this is not worth a second question: a thread that gets its turn late is no slow
 /// replica.
 const LEAST_DELAY: Duration = Duration::from_millis(2);
 
-/// Nobody is waited for longer than so many times the median of recent answers: were a replica slow
-/// in more reads than the percentile leaves out, all reads would wait for it.
+/// The delay never exceeds this multiple of the recent median: if one replica is slow in more reads
+/// than the percentile leaves out, all reads would wait for it.
 const MEDIANS: u32 = 16;
 
 /// Answers that have to be known before their percentiles mean something.
@@ -35,7 +35,7 @@ pub(super) struct Latencies {
 #[derive(Debug, Default)]
 struct SpeculativeDelay {
     recent: RecentLatencies,
-    /// What follows from them, in microseconds, as of the last update.
+    /// The delay in microseconds, as of the last update.
     micros: AtomicU64,
 }
 
@@ -58,7 +58,7 @@ impl SpeculativeDelay {
 }
 
 impl Latencies {
-    /// Nothing is known yet. Nobody is waited for longer than half of the timeout.
+    /// No delay exceeds half of the timeout.
     pub(super) fn new(
         percentile: Option<f64>,
         timeout: Duration,
@@ -76,18 +76,13 @@ impl Latencies {
         self.record_answer(endpoint, took);
     }
 
-    /// Notes how long a replica took for a range, or this node for what may have been at hand: that
-    /// sorts replicas, but is no measure of how long one should be given for a row.
+    /// Notes how long a replica took for a range, this node for a row that may have been in memory,
+    /// or for how long a silent replica was waited for. That sorts replicas, but does not change
+    /// the delay of rows.
     pub(super) fn record_answer(&self, endpoint: IpAddr, took: Duration) {
         if let Some(dynamic) = &self.dynamic_snitch {
             dynamic.record(endpoint, took);
         }
-    }
-
-    /// Notes that a replica has not answered at all within this time: others come before it, but
-    /// that is no measure of how long those who do answer should be given.
-    pub(super) fn record_silence(&self, endpoint: IpAddr, timeout: Duration) {
-        self.record_answer(endpoint, timeout);
     }
 
     /// Notes how long the replicas of a range took.
@@ -95,17 +90,17 @@ impl Latencies {
         self.ranges.recent.record(took);
     }
 
-    /// How long a row is waited for before one more replica is asked; `None`: none is.
+    /// Delay before one more replica is asked for a row; `None`: never.
     pub(super) fn row_delay(&self) -> Option<Duration> {
         self.percentile.map(|_| self.rows.get())
     }
 
-    /// The same for a range.
+    /// Delay before one more replica is asked for a range; `None`: never.
     pub(super) fn range_delay(&self) -> Option<Duration> {
         self.percentile.map(|_| self.ranges.get())
     }
 
-    /// What sorts replicas by how fast they have answered, if that is wanted.
+    /// The snitch that sorts replicas by latency, if configured.
     pub(super) fn dynamic_snitch(&self) -> Option<&Arc<DynamicSnitch>> {
         self.dynamic_snitch.as_ref()
     }
@@ -138,7 +133,7 @@ mod tests {
         let endpoint = IpAddr::from([127, 0, 0, 2]);
         for _ in 0..300 {
             latencies.record(endpoint, Duration::from_millis(1));
-            latencies.record_silence(endpoint, timeout);
+            latencies.record_answer(endpoint, timeout);
         }
         assert_eq!(row_delay(&latencies), LEAST_DELAY.as_millis());
         for _ in 0..100 {

@@ -14,7 +14,6 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::{Instant, sleep_until};
@@ -28,8 +27,8 @@ pub(super) struct Request<W> {
     pub(super) what: W,
 }
 
-/// Chooses which replicas are asked for what, and tells when their answers are enough. Knows no
-/// network and no clock.
+/// Chooses the requests to replicas, and decides when their answers are enough. Knows no network
+/// and no clock.
 pub(super) trait Question {
     /// The part of a request that depends on the question.
     type What;
@@ -60,14 +59,8 @@ pub(super) trait Question {
         0
     }
 
-    /// Whether there is nothing left to ask.
-    fn is_exhausted(&self) -> bool;
-
-    /// Whether enough replicas have answered.
-    fn is_answered(&self) -> bool;
-
-    /// The outcome, when enough replicas have answered.
-    fn answer(self) -> Option<Self::Answer>;
+    /// Takes the outcome, when enough replicas have answered.
+    fn take_answer(&mut self) -> Option<Self::Answer>;
 }
 
 /// Carries the requests of a question to replicas, and reads their replies.
@@ -78,8 +71,8 @@ pub(super) trait Exchange: Send + Sync + 'static {
     /// The verb of log lines.
     const ACTION: &'static str;
 
-    /// Whether a request changes nothing. A write is led to its end also when nobody waits for it
-    /// any more, and its time says nothing of reads.
+    /// Whether a request changes nothing. Writes run to their end even after the client has left,
+    /// and their times say nothing of reads.
     const IS_READ: bool;
 
     /// The message that carries a request.
@@ -92,7 +85,7 @@ pub(super) trait Exchange: Send + Sync + 'static {
     /// Reads a reply, or says for the log why it is none.
     fn decode(&self, from: IpAddr, body: &[u8]) -> Result<Self::Reply, String>;
 
-    /// Does on this node what a replica does.
+    /// Does the work of a replica on this node.
     fn do_here(
         self: Arc<Self>,
         replica: Arc<Replica>,
@@ -120,7 +113,7 @@ pub(super) struct Outgoing<'a> {
 struct Arrival<R> {
     round: u32,
     from: IpAddr,
-    /// `None` for what is no answer to the question.
+    /// `None` if it is no valid answer to the question.
     reply: Option<Result<R, ReplicaError>>,
 }
 
@@ -133,7 +126,7 @@ struct Inbox<E: Exchange> {
 
 impl<E: Exchange> Inbox<E> {
     fn put(&self, round: u32, from: IpAddr, reply: Option<Result<E::Reply, ReplicaError>>) {
-        // Nobody listens any more when the question is answered.
+        // The receiver is gone when the question is answered.
         let _ = self.arrivals.send(Arrival { round, from, reply });
     }
 }
@@ -155,7 +148,7 @@ impl<E: Exchange> Replies for Inbox<E> {
     fn on_timeout(&self, _round: u32, missing: &[IpAddr]) {
         let Coordinator { latencies, rpc_timeout, .. } = &*self.coordinator;
         for endpoint in missing.iter().filter(|_| E::IS_READ) {
-            latencies.record_silence(*endpoint, *rpc_timeout);
+            latencies.record_answer(*endpoint, *rpc_timeout);
         }
     }
 }
@@ -178,7 +171,7 @@ enum Event<R> {
 struct Timing {
     /// After how long they are slow; `None`: never.
     delay: Option<Duration>,
-    /// When they are slow next.
+    /// Time of the next slow event.
     next_slow: Option<Instant>,
     deadline: Instant,
 }
@@ -204,7 +197,7 @@ impl Timing {
                 if Instant::now() >= self.deadline {
                     return Event::DeadlinePassed;
                 }
-                // One after the other: if all are slow, asking all of them helps nobody.
+                // One at a time: if all are slow, asking all of them helps no one.
                 self.restart();
                 Event::AreSlow
             }
@@ -237,8 +230,8 @@ impl Coordinator {
             for request in std::mem::take(&mut requests) {
                 self.ask(view, request, &inbox, context)?;
             }
-            if question.is_answered() {
-                return question.answer().ok_or(CoordinatorError::TimedOut);
+            if let Some(answer) = question.take_answer() {
+                return Ok(answer);
             }
             match timing.next(&mut incoming).await {
                 // Takes no memory: it is dropped here.
@@ -264,9 +257,10 @@ impl Coordinator {
                     requests = question.on_slow();
                     if E::IS_READ {
                         let count = requests.len() as u64;
-                        self.counters.speculations.fetch_add(count, Ordering::Relaxed);
+                        self.update_stats(|stats| stats.speculations += count);
                     }
-                    if question.is_exhausted() {
+                    if requests.is_empty() {
+                        // No replica is left to ask.
                         timing.next_slow = None;
                     }
                 }

@@ -1,22 +1,23 @@
-//! Rows of a range, as several replicas have sent them: merged as far as all have told everything.
+//! Ranges of rows: pages of several replicas, merged as far as all have reported, and the position
+//! of a scan that is made page by page.
 
+use super::consistency::Requirement;
 use super::quorum::{Question, Request};
-use super::requirement::Requirement;
 use super::view::{Endpoints, ReadReplicas};
 use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::Slice;
 use crate::model::version::RowVersion;
-use crate::replica::VersionedRow;
+use crate::replica::{Row, VersionedRow};
 use crate::ring::{DecoratedKey, Partitioner, RowRange};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
 
 /// The rows that one replica has sent, at most as many as it was asked for.
 #[derive(Debug, Clone)]
 pub(super) struct Page {
-    /// Who has sent them.
+    /// The replica that sent them.
     pub(super) from: IpAddr,
     /// In the order of their tokens.
     pub(super) rows: Vec<VersionedRow>,
@@ -27,13 +28,13 @@ pub(super) struct Page {
 pub(super) struct MergedRow {
     /// Its key.
     pub(super) key: RowKey,
-    /// What the replicas know of it together.
+    /// The merged versions of the replicas.
     pub(super) version: RowVersion,
     /// Whether more columns have to be read to have as many as are wanted.
     pub(super) is_short: bool,
     /// Replicas that have all of this.
     pub(super) consistent: Vec<IpAddr>,
-    /// Replicas that lack something, and what.
+    /// Replicas that lack something, and the data that they lack.
     pub(super) repairs: Vec<(IpAddr, RowVersion)>,
 }
 
@@ -84,20 +85,13 @@ impl Question for RangeRead {
         (self.live.len() > 1).then(|| self.on_slow())
     }
 
-    fn is_exhausted(&self) -> bool {
-        self.unasked.is_empty()
-    }
-
-    fn is_answered(&self) -> bool {
-        self.requirement.is_met_by(self.pages.iter().map(|page| page.from))
-    }
-
-    fn answer(self) -> Option<Vec<Page>> {
-        Some(self.pages)
+    fn take_answer(&mut self) -> Option<Vec<Page>> {
+        let is_answered = self.requirement.is_met_by(self.pages.iter().map(|page| page.from));
+        is_answered.then(|| std::mem::take(&mut self.pages))
     }
 }
 
-/// Whether a page is what was asked for: so many rows at most, of the range, in their order.
+/// Whether a page is a valid answer: at most `max_rows` rows of the range, in order.
 pub(super) fn is_sound(
     partitioner: Partitioner,
     range: &RowRange,
@@ -126,7 +120,7 @@ pub(super) fn merge(
 ) -> Vec<MergedRow> {
     let cut = pages.iter().filter(|page| page.rows.len() >= max_rows);
     let ends = cut.filter_map(|page| page.rows.last());
-    // A page says nothing of what lies behind its last row, if it is full.
+    // A full page says nothing of rows after its last one.
     let end = ends.map(|(key, _)| partitioner.decorate(key.clone())).min();
     let endpoints: Vec<IpAddr> = pages.iter().map(|page| page.from).collect();
     let mut by_key: BTreeMap<DecoratedKey, Vec<(IpAddr, RowVersion)>> = BTreeMap::new();
@@ -176,9 +170,80 @@ fn merge_row(
     MergedRow { key, version, is_short, consistent, repairs }
 }
 
+/// A range of which some rows were read, and the rest of it.
+///
+/// Rows of equal tokens may stand on both sides of the end of a page, and a scan begins with a
+/// token, not with a key. So the rows of that token that were read come again, and are left out.
+#[derive(Debug)]
+pub(super) struct RowCursor {
+    partitioner: Partitioner,
+    range: RowRange,
+    /// The last row that was read.
+    last: Option<DecoratedKey>,
+    /// Rows that were read and will be read again.
+    repeated: usize,
+    is_at_end: bool,
+}
+
+impl RowCursor {
+    /// All of the range is still to be read.
+    pub(super) fn new(partitioner: Partitioner, range: RowRange) -> Self {
+        Self { partitioner, range, last: None, repeated: 0, is_at_end: false }
+    }
+
+    /// The range to scan next.
+    pub(super) fn range(&self) -> &RowRange {
+        &self.range
+    }
+
+    /// Rows to ask for to get this many new ones.
+    pub(super) fn rows_for(&self, new: usize) -> usize {
+        new.saturating_add(self.repeated)
+    }
+
+    /// Whether nothing was read yet.
+    pub(super) fn is_at_start(&self) -> bool {
+        self.last.is_none()
+    }
+
+    /// Whether there are no more.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.is_at_end
+    }
+
+    /// Takes the first rows of the range to scan, of which `asked` were requested. Returns the new
+    /// ones; there may be none although others follow.
+    pub(super) fn take(&mut self, asked: usize, page: Vec<Row>) -> impl Iterator<Item = Row> {
+        self.is_at_end = page.len() < asked;
+        let end = page.last().map(|(key, _)| self.partitioner.decorate(key.clone()));
+        let before = end.clone().and_then(|end| self.last.replace(end));
+        if let Some(end) = end {
+            if before.as_ref().is_some_and(|before| end <= *before) {
+                // Other replicas may know of more rows that were passed already.
+                self.repeated = asked.saturating_mul(2);
+                self.last.clone_from(&before);
+            } else {
+                let token = |(key, _): &&Row| self.partitioner.token(key.as_bytes());
+                let is_last = |row: &&Row| token(row) == *end.token();
+                self.repeated = page.iter().rev().take_while(is_last).count();
+                self.range.start = Bound::Included(end.token().clone());
+            }
+        }
+        let partitioner = self.partitioner;
+        let is_old = move |(key, _): &Row| {
+            before.as_ref().is_some_and(|before| partitioner.decorate(key.clone()) <= *before)
+        };
+        page.into_iter().skip_while(is_old)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::slice::RowSlice;
+    use proptest::collection::{btree_set, vec};
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn pages_that_are_not_what_was_asked_for_are_refused() {
@@ -192,5 +257,40 @@ mod tests {
         assert!(!sound(1, &["a", "b"]));
         assert!(!sound(2, &["b", "a"]));
         assert!(!sound(2, &["b", "b"]));
+    }
+
+    const COLLATING: Partitioner = Partitioner::CollatingOrderPreserving;
+
+    /// Control characters count for nothing in a collation.
+    fn rows() -> impl Strategy<Value = BTreeSet<DecoratedKey>> {
+        let key = "[a-c][\u{1}\u{2}]{0,3}";
+        let row = key.prop_map(|key| COLLATING.decorate(RowKey::from(key.as_str())));
+        btree_set(row, 0..30)
+    }
+
+    proptest! {
+        #[test]
+        fn every_row_comes_once(all in rows(), new in 1..5usize, holes in vec(0..30usize, 0..9)) {
+            let mut cursor = RowCursor::new(COLLATING, RowRange::all());
+            let (mut read, mut holes) = (Vec::new(), holes.into_iter());
+            // Some pages come from replicas that lack a row which all others have.
+            let hole = all.iter().nth(holes.next().unwrap_or(99)).cloned();
+            while !cursor.is_at_end() {
+                let lacks = hole.as_ref().filter(|_| holes.next().is_some_and(|it| it % 2 == 0));
+                let asked = cursor.rows_for(new);
+                let rows = all.iter().filter(|it| cursor.range().contains(it.token()));
+                let rows = rows.filter(|it| lacks != Some(*it)).take(asked);
+                let page = rows.map(|it| (it.key().clone(), RowSlice::default())).collect();
+                read.extend(cursor.take(asked, page).map(|(key, _)| key));
+            }
+            let all: Vec<&RowKey> = all.iter().map(DecoratedKey::key).collect();
+            let hole = hole.as_ref().map(DecoratedKey::key);
+            let sure = |keys: &[&RowKey]| -> Vec<RowKey> {
+                keys.iter().filter(|it| hole != Some(**it)).map(|it| (*it).clone()).collect()
+            };
+            prop_assert_eq!(sure(&read.iter().collect::<Vec<_>>()), sure(&all));
+            let different: BTreeSet<&RowKey> = read.iter().collect();
+            prop_assert_eq!(different.len(), read.len());
+        }
     }
 }

@@ -1,10 +1,10 @@
-//! Reads of rows by key.
+//! Reads of rows by key, by this node alone or by several replicas, and when other replicas are
+//! asked in the place of this node.
 
+use super::consistency::Requirement;
 use super::coordinator::Coordinator;
 use super::latencies::Latencies;
-use super::own_reads::{Reading, Reason};
 use super::quorum::{Exchange, Outgoing, Request};
-use super::requirement::Requirement;
 use super::row_read::{Ask, Reply, Resolved, RowPart, RowRead};
 use super::view::{Endpoints, ReadReplicas, View};
 use super::{ConsistencyLevel, CoordinatorError};
@@ -17,11 +17,14 @@ use crate::net::Verb;
 use crate::net::bodies::{ReadCommand, ReadReply};
 use crate::net::extensions::{FULL_DIGEST, TAKES_REFUSAL};
 use crate::replica::{self, PendingRead, Replica, ReplicaError, RowQuery};
+use futures_util::FutureExt;
 use futures_util::future::join_all;
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
 
 /// Rows of one request that are read before other requests on the thread get their turn.
 const ROWS_AT_A_TIME: usize = 32;
@@ -35,14 +38,27 @@ const COUNTED_AT_A_TIME: usize = 10_000;
 /// Fewest of them: the last one is the first of the next page.
 const FEWEST_COUNTED: usize = 2;
 
-/// What a page of columns that are counted takes of the longest message, about, if they are long.
+/// Fraction of the longest message that a page of counted columns may take, about.
 const COUNTED_SHARE: usize = 8;
 
-/// Who has read a row.
+/// Kind of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reader {
-    Own,
-    Others,
+pub(super) enum Reading {
+    /// This many rows by key.
+    Rows(usize),
+    /// All of a row, which may be large.
+    Count,
+    /// A range of rows.
+    Range,
+}
+
+/// Why others are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// This node failed at it, as with a damaged file.
+    Failed,
+    /// It is slow.
+    Slow,
 }
 
 /// Asks the replicas of one row.
@@ -134,18 +150,18 @@ impl Coordinator {
         }
         let own = async {
             let row = self.replica.read(wanted, context).await.wait(context).await?;
-            Ok((row, Reader::Own))
+            Ok((row, true))
         };
         let has_others = replicas.are_several();
         let others = |_| async {
             // The own one may be held by a read that stands still.
             let (replicas, mut theirs) = (replicas.others(self.local), self.request());
             let row = self.read_from(&view, wanted, replicas, &mut theirs).await?;
-            Ok((row, Reader::Others))
+            Ok((row, false))
         };
-        let (row, reader) =
+        let (row, is_own) =
             self.read_local_or_speculate(Reading::Rows(1), has_others, own, others).await?;
-        if reader == Reader::Others {
+        if !is_own {
             context.release();
             replica::take_row(context, wanted.key, &row.cells)?;
         }
@@ -153,7 +169,7 @@ impl Coordinator {
     }
 
     /// Reads the same slice of several rows, in the order of the keys. Nothing is read unless
-    /// enough replicas of all rows are alive; what is not in memory here is read in parallel.
+    /// enough replicas of all rows are alive; reads from disk run in parallel.
     pub async fn read_many(
         self: &Arc<Self>,
         family: FamilyId,
@@ -187,13 +203,13 @@ impl Coordinator {
         }
         let has_others = replicas.iter().any(ReadReplicas::are_several);
         let mut here = context.scratch();
-        // What fails lets others read.
+        // After a failure others read.
         let own = async move {
             let rows = self.read_many_here(family, keys, slice, &mut here).await?;
             Ok((rows, Some(here)))
         };
         let others = |reason| {
-            // Each row on its own: one may be damaged, and the others at hand.
+            // Each row on its own: one may be damaged, and the others readable.
             let replicas = match reason {
                 Reason::Failed => replicas,
                 Reason::Slow => replicas.into_iter().map(|it| it.others(self.local)).collect(),
@@ -263,8 +279,8 @@ impl Coordinator {
         self.read_local_or_speculate(Reading::Count, has_others, own, others).await
     }
 
-    /// Counts what replicas know together, a page at a time: there may be more columns than fit
-    /// into memory, and those of a page may be more than a message can hold.
+    /// Counts the columns that replicas know together, a page at a time: there may be more columns
+    /// than fit into memory, and those of a page may be more than a message can hold.
     async fn count_of(
         self: &Arc<Self>,
         view: &Arc<View>,
@@ -308,7 +324,7 @@ impl Coordinator {
         let Some(keyspace) = self.keyspace_of(wanted.family) else {
             return Ok(ReadReplicas::only(self.local));
         };
-        let replicas = if view.is_alone() {
+        let replicas = if view.is_alone {
             // All tokens are alike then, and a token may be costly to compute.
             view.own_read_replicas(keyspace, level)
         } else {
@@ -318,7 +334,7 @@ impl Coordinator {
         if replicas.are_enough() { Ok(replicas) } else { Err(CoordinatorError::Unavailable) }
     }
 
-    /// Reads from replicas, and repairs those that lack something of what was read.
+    /// Reads from replicas, and repairs those that lack some of the data.
     async fn read_from(
         self: &Arc<Self>,
         view: &Arc<View>,
@@ -365,9 +381,129 @@ impl Coordinator {
     }
 }
 
+impl Coordinator {
+    /// Reads on this node. If that fails and there are other replicas, they are asked instead; if
+    /// it takes longer than usual they are asked as well, and the first answer wins. An answer from
+    /// memory costs no clock reading.
+    pub(super) async fn read_local_or_speculate<T, O>(
+        &self,
+        reading: Reading,
+        has_others: bool,
+        own: impl Future<Output = Result<T, ReplicaError>>,
+        others: impl FnOnce(Reason) -> O,
+    ) -> Result<T, CoordinatorError>
+    where
+        O: Future<Output = Result<T, CoordinatorError>>,
+    {
+        let mut own = pin!(own);
+        let own_answer = if let Some(answer) = own.as_mut().now_or_never() {
+            answer
+        } else {
+            let began = Instant::now();
+            let deadline = began + self.rpc_timeout;
+            let delay = self.local_delay(reading);
+            let until = if has_others { began + delay } else { deadline };
+            let Ok(answer) = timeout_at(until, own.as_mut()).await else {
+                self.latencies.record_answer(self.local, began.elapsed());
+                if !has_others {
+                    return Err(CoordinatorError::TimedOut);
+                }
+                self.update_stats(|stats| stats.speculations += 1);
+                let own = async {
+                    let answer = own.as_mut().await;
+                    if answer.is_ok() {
+                        self.record_own(reading, began.elapsed());
+                    }
+                    answer
+                };
+                let own = pin!(own);
+                let first = self.first_of(own, Box::pin(others(Reason::Slow)));
+                return timeout_at(deadline, first)
+                    .await
+                    .map_err(|_| CoordinatorError::TimedOut)?;
+            };
+            if answer.is_ok() {
+                self.record_own(reading, began.elapsed());
+            }
+            answer
+        };
+        match own_answer {
+            Err(error) if has_others && !error.is_too_large() => {
+                self.warn_of_own("read", &error);
+                // Seldom, and large.
+                Box::pin(others(Reason::Failed)).await
+            }
+            answer => Ok(answer?),
+        }
+    }
+
+    /// The first answer, or the one that is no failure.
+    async fn first_of<T>(
+        &self,
+        mut own: Pin<&mut impl Future<Output = Result<T, ReplicaError>>>,
+        others: impl Future<Output = Result<T, CoordinatorError>>,
+    ) -> Result<T, CoordinatorError> {
+        let mut others = pin!(others);
+        tokio::select! {
+            biased;
+            answer = own.as_mut() => match answer {
+                Err(error) if !error.is_too_large() => {
+                    self.warn_of_own("read", &error);
+                    others.await
+                }
+                answer => Ok(answer?),
+            },
+            answer = others.as_mut() => match answer {
+                Ok(_) | Err(CoordinatorError::TooLarge(_)) => answer,
+                Err(_) => Ok(own.await?),
+            },
+        }
+    }
+
+    /// Answers from memory are not measured, since the clock would cost as much as the read.
+    fn record_own(&self, reading: Reading, took: Duration) {
+        match reading {
+            Reading::Rows(1) => self.latencies.record(self.local, took),
+            // Says little of how long a row takes.
+            Reading::Rows(_) | Reading::Count => {}
+            Reading::Range => {
+                self.latencies.record_range(took);
+                self.latencies.record_answer(self.local, took);
+            }
+        }
+    }
+
+    /// Delay before other replicas are asked as well.
+    fn local_delay(&self, reading: Reading) -> Duration {
+        let most = self.rpc_timeout / 2;
+        let delay = match reading {
+            Reading::Rows(rows) => {
+                let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+                self.latencies.row_delay().map(|delay| delay.saturating_mul(rows))
+            }
+            Reading::Count => None,
+            Reading::Range => self.latencies.range_delay(),
+        };
+        delay.map_or(most, |delay| delay.min(most))
+    }
+}
+
 impl ReadReplicas {
-    /// Those of what each node keeps for itself.
+    /// The replicas of rows that each node keeps for itself.
     pub(super) fn only(local: IpAddr) -> Self {
         Self { live: Endpoints::from_iter([local]), requirement: Requirement::any(1) }
+    }
+
+    /// Whether there is more than one.
+    pub(super) fn are_several(&self) -> bool {
+        self.live.len() > 1
+    }
+
+    /// The replicas to ask instead of this node: the others, if there are any.
+    pub(super) fn others(mut self, local: IpAddr) -> Self {
+        if self.are_several() {
+            self.live.retain(|replica| *replica != local);
+        }
+        self
     }
 }

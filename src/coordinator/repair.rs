@@ -1,10 +1,10 @@
 //! Read repair: replicas that were found to lack something get it.
 
 use super::CoordinatorError;
+use super::consistency::Requirement;
 use super::coordinator::Coordinator;
 use super::latencies::Latencies;
 use super::quorum::{Exchange, Outgoing, Question, Request};
-use super::requirement::Requirement;
 use super::row_read::Resolved;
 use super::view::{Endpoints, ReadReplicas, View};
 use crate::base::context::RequestContext;
@@ -18,13 +18,13 @@ use crate::replica::{Replica, ReplicaError, RowQuery};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// What does not fit into one message is sent in parts that would fit so many times.
+/// A repair that does not fit into one message is sent in parts, each of about this fraction of
+/// one.
 const PARTS_IN_A_MESSAGE: usize = 8;
 
-/// Repairs that a read waits for: replicas that get one count together with those that need none.
+/// Repairs that a read waits for: repaired replicas count together with those that need no repair.
 struct RepairWrite<'a> {
     coordinator: &'a Coordinator,
     row: RowQuery<'a>,
@@ -95,16 +95,8 @@ impl Question for RepairWrite<'_> {
         self.replicas.requirement.is_met_by(others).then(|| self.on_slow())
     }
 
-    fn is_exhausted(&self) -> bool {
-        self.unasked.is_empty()
-    }
-
-    fn is_answered(&self) -> bool {
-        self.replicas.requirement.is_met_by(self.consistent.iter().copied())
-    }
-
-    fn answer(self) -> Option<()> {
-        Some(())
+    fn take_answer(&mut self) -> Option<()> {
+        self.replicas.requirement.is_met_by(self.consistent.iter().copied()).then_some(())
     }
 }
 
@@ -150,10 +142,10 @@ impl Exchange for RepairExchange {
     fn record(&self, _latencies: &Latencies, _from: IpAddr, _took: Duration) {}
 }
 
-/// What is lacking in parts that fit into messages of so many bytes, as far as its cells do. Any of
-/// them may be applied without the others.
+/// Splits a repair into parts whose cells fit into messages of this size. Each part may be applied
+/// without the others.
 fn parts(lacking: &RowVersion, max_body: usize) -> Vec<RowVersion> {
-    // A cell takes less than twice as much in a message, and what stands around them takes little.
+    // A cell takes less than twice as much in a message, and the bytes around the cells are few.
     let length = |cell: &Cell| 2 * cell.encoded_length();
     if lacking.cells.iter().map(length).sum::<usize>() <= max_body / 2 {
         return vec![lacking.clone()];
@@ -173,9 +165,9 @@ fn parts(lacking: &RowVersion, max_body: usize) -> Vec<RowVersion> {
 }
 
 impl Coordinator {
-    /// Sends replicas what they lack. Waits until so many replicas have what was read as the read
-    /// needed, so that no later read at this level finds less. If those that lack something do not
-    /// take it, as with a full disk, others that were not asked get all that was read.
+    /// Sends replicas the data that they lack. Waits until as many replicas have the result as the
+    /// read needed, so that no later read at this level finds less. If those that lack something do
+    /// not take it, for example with a full disk, other replicas get the whole result.
     pub(super) async fn repair(
         self: &Arc<Self>,
         view: &View,
@@ -188,7 +180,7 @@ impl Coordinator {
         if repairs.is_empty() || !self.repairs_reads {
             return Ok(());
         }
-        self.counters.repairs.fetch_add(repairs.len() as u64, Ordering::Relaxed);
+        self.update_stats(|stats| stats.repairs += repairs.len() as u64);
         if replicas.requirement.is_met_by(consistent.iter().copied()) {
             for (endpoint, lacking) in repairs {
                 self.repair_unwaited(row, endpoint, &lacking)?;
@@ -265,8 +257,8 @@ impl Coordinator {
         lacking.to_mutation(&self.schema, row.family, row.key)
     }
 
-    /// Compares all replicas of a row behind the back of the client, for a share of the reads
-    /// (`ReadRepairChance`): those that the read did not need may differ.
+    /// Compares all replicas of a row in the background, for a share of the reads
+    /// (`ReadRepairChance`): replicas that the read did not need may differ.
     pub(super) fn check_in_background(
         self: &Arc<Self>,
         view: &Arc<View>,
@@ -286,7 +278,7 @@ impl Coordinator {
             if let Some(Err(error)) = coordinator.stopping.run_until_cancelled(comparing).await {
                 log::debug!("the replicas of row {key} could not be compared: {error}");
             }
-            coordinator.counters.comparisons.fetch_add(1, Ordering::Relaxed);
+            coordinator.update_stats(|stats| stats.comparisons += 1);
             drop(permit);
         });
     }
@@ -303,7 +295,7 @@ impl Coordinator {
         let read = self.row_read(view, row, &all).best_effort();
         let resolved = self.resolve(view, row, read, &mut context).await?;
         for (endpoint, lacking) in resolved.repairs {
-            self.counters.repairs.fetch_add(1, Ordering::Relaxed);
+            self.update_stats(|stats| stats.repairs += 1);
             self.repair_unwaited(row, endpoint, &lacking)?;
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! One row, asked of several replicas: which of them is asked for what, and when their answers are
-//! enough. Knows no network and no clock; the caller carries requests and answers.
+//! One row, asked of several replicas: which replica is asked for data or a digest, and when the
+//! answers are enough. Knows no network and no clock; the caller carries requests and answers.
 //!
 //! ```text
 //!   round 1    the data of the closest replica, digests of as many others as are needed
@@ -13,27 +13,27 @@
 //! Whenever the caller finds that it takes long, one more replica is asked, so that none that is
 //! slow shows as long as there are others.
 
+use super::consistency::Requirement;
 use super::quorum::{Question, Request};
-use super::requirement::Requirement;
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::Slice;
 use crate::model::version::{Digest, RowVersion};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What a replica is asked for.
+/// Kind of the answer that a replica is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ask {
-    /// What it knows of the slice.
+    /// The version of the slice.
     Data,
     /// The digest of that.
     Digest,
 }
 
-/// What a replica has answered.
+/// The answer of a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reply {
-    /// What it knows of the slice.
+    /// The version of the slice.
     Data(RowVersion),
     /// The digest of that.
     Digest(Digest),
@@ -46,14 +46,14 @@ pub(super) struct RowPart {
     pub(super) slice: Slice,
 }
 
-/// What the replicas know together.
+/// Merged result of a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Resolved {
     /// Of the slice that was asked for, perhaps with more than its limit.
     pub(super) version: RowVersion,
     /// Replicas that have all of this.
     pub(super) consistent: Vec<IpAddr>,
-    /// Replicas that lack something, and what.
+    /// Replicas that lack something, and the data that they lack.
     pub(super) repairs: Vec<(IpAddr, RowVersion)>,
 }
 
@@ -121,7 +121,7 @@ impl RowRead {
         }
     }
 
-    /// The same read, which compares as many replicas as answer in time.
+    /// Makes the read compare as many replicas as answer in time.
     pub(super) fn best_effort(mut self) -> Self {
         self.is_best_effort = true;
         self
@@ -196,7 +196,7 @@ impl RowRead {
         data.all(|other| other == first) && self.candidates.iter().all(same_digest)
     }
 
-    /// Asks those who have answered for their data, before any who have not.
+    /// Asks the replicas that have answered for their data, before any others.
     fn next_round(&mut self) -> Vec<Request<RowPart>> {
         self.round += 1;
         self.candidates.sort_by_key(|it| !it.has_answered());
@@ -226,7 +226,7 @@ impl Question for RowRead {
     }
 
     fn on_reply(&mut self, from: IpAddr, reply: Reply) -> Vec<Request<RowPart>> {
-        if self.is_answered() {
+        if self.resolved.is_some() {
             return Vec::new();
         }
         let Some(candidate) = self.candidates.iter_mut().find(|it| it.endpoint == from) else {
@@ -240,7 +240,7 @@ impl Question for RowRead {
     }
 
     fn on_slow(&mut self) -> Vec<Request<RowPart>> {
-        if self.is_answered() {
+        if self.resolved.is_some() {
             return Vec::new();
         }
         let has_data = self.candidates.iter().any(|it| it.data.is_some());
@@ -269,7 +269,7 @@ impl Question for RowRead {
         if self.has_enough() {
             return Some(self.resolve());
         }
-        // Nobody has sent more than a digest.
+        // All answers so far are digests.
         self.compares_digests = false;
         Some(self.next_round())
     }
@@ -278,16 +278,8 @@ impl Question for RowRead {
         self.round
     }
 
-    fn is_exhausted(&self) -> bool {
-        self.candidates.iter().all(|it| it.asked == Some(Ask::Data))
-    }
-
-    fn is_answered(&self) -> bool {
-        self.resolved.is_some()
-    }
-
-    fn answer(self) -> Option<Resolved> {
-        self.resolved
+    fn take_answer(&mut self) -> Option<Resolved> {
+        self.resolved.take()
     }
 }
 

@@ -1,28 +1,26 @@
 //! Reads of ranges of rows.
 //!
 //! A scan is an iterator of pages. Each page is cut where the ring changes hands, and each
-//! sub-range is asked of its own replicas. Of what several replicas send only as much counts as all
-//! of them have told of: so rows that one of them lacks do not make the answer too short, or end it
-//! early. Where the first sub-range has brought few rows, several are read at once.
+//! sub-range is asked of its own replicas. Pages of several replicas count only up to the row that
+//! all of them have reported, so rows that one of them lacks do not make the answer too short, or
+//! end it early. If the first sub-range has few rows, several are read at once.
 
 use super::coordinator::Coordinator;
 use super::latencies::Latencies;
-use super::own_reads::{Reading, Reason};
 use super::quorum::{Exchange, Outgoing, Request};
-use super::range_read::{self, MergedRow, Page, RangeRead};
-use super::row_cursor::RowCursor;
+use super::range_read::{self, MergedRow, Page, RangeRead, RowCursor};
+use super::reads::{Reading, Reason};
 use super::row_read::Resolved;
 use super::view::{ReadReplicas, View};
 use super::{ConsistencyLevel, CoordinatorError};
 use crate::base::context::{RequestContext, TooLarge};
+use crate::base::worker::Spawner;
 use crate::model::schema::{FamilyId, Schema};
 use crate::model::slice::Slice;
 use crate::net::Verb;
 use crate::net::bodies::{RangeCommand, RangeReply};
 use crate::net::extensions::TAKES_REFUSAL;
-use crate::replica::{
-    self, Blocking, RangeQuery, Replica, ReplicaError, Row, RowQuery, VersionedRow,
-};
+use crate::replica::{self, RangeQuery, Replica, ReplicaError, Row, RowQuery, VersionedRow};
 use crate::ring::{Partitioner, RowRange};
 use futures_util::future::join_all;
 use smallvec::SmallVec;
@@ -119,32 +117,15 @@ struct SubRange {
     replicas: ReadReplicas,
 }
 
-/// A part of a range that is read in one go: mostly one sub-range. Those in a row that this node
-/// answers alone are read together, since one scan is cheaper than several; if it cannot read them
-/// the others of each sub-range are asked, which know nothing of the rest.
+/// A part of a range that is read in one go: mostly one sub-range. Adjacent ones that this node
+/// answers alone are read together, since one scan is cheaper than several; if it fails the other
+/// replicas of each sub-range are asked.
 #[derive(Debug, Clone)]
 struct Piece {
     range: RowRange,
     sub_ranges: SmallVec<[SubRange; 1]>,
-}
-
-impl From<SubRange> for Piece {
-    fn from(sub_range: SubRange) -> Self {
-        Self { range: sub_range.range.clone(), sub_ranges: SmallVec::from_iter([sub_range]) }
-    }
-}
-
-impl Piece {
     /// Whether this node alone can answer.
-    fn is_answered_by(&self, local: IpAddr) -> bool {
-        self.sub_ranges.iter().all(|it| it.replicas.is_answered_by(local))
-    }
-
-    /// Takes a sub-range that follows.
-    fn append(&mut self, sub_range: SubRange) {
-        self.range.end = sub_range.range.end.clone();
-        self.sub_ranges.push(sub_range);
-    }
+    is_own: bool,
 }
 
 /// Asks the replicas of a range.
@@ -249,11 +230,11 @@ impl Coordinator {
             });
             for (place, (found, scratch)) in join_all(reads).await.into_iter().enumerate() {
                 if rows.len() >= max_rows {
-                    // What follows is not wanted, and neither are its errors.
+                    // Later rows are not wanted, and neither are their errors.
                     break;
                 }
                 if matches!(found, Err(CoordinatorError::TooLarge(_))) && count > 1 {
-                    // Perhaps only together with what is not wanted.
+                    // Perhaps only together with rows that are not wanted.
                     batch[place..].iter().rev().for_each(|it| pieces.push_front(it.clone()));
                     most_at_once = 1;
                     break;
@@ -273,22 +254,30 @@ impl Coordinator {
     }
 
     fn pieces(&self, view: &View, query: ScanQuery<'_>, range: &RowRange) -> VecDeque<Piece> {
-        let Some(keyspace) = self.keyspace_of(query.family) else {
-            let (range, replicas) = (range.clone(), ReadReplicas::only(self.local));
-            return VecDeque::from([Piece::from(SubRange { range, replicas })]);
-        };
+        let keyspace = self.keyspace_of(query.family);
+        let is_cut = keyspace.is_some() && view.ring.len() > 1;
         let mut pieces: VecDeque<Piece> = VecDeque::new();
-        let is_cut = view.ring.len() > 1;
         for range in if is_cut { view.ring.split(range) } else { vec![range.clone()] } {
-            let replicas = view.read_replicas(keyspace, range.right_token(), query.level);
-            let sub_range = SubRange { range, replicas };
-            let is_own = sub_range.replicas.is_answered_by(self.local);
-            match pieces.back_mut().filter(|last| is_own && last.is_answered_by(self.local)) {
-                Some(last) if follows(&sub_range.range, &last.range) => last.append(sub_range),
-                _ => pieces.push_back(Piece::from(sub_range)),
+            let replicas = keyspace.map_or_else(
+                || ReadReplicas::only(self.local),
+                |keyspace| view.read_replicas(keyspace, range.right_token(), query.level),
+            );
+            let is_own = replicas.is_answered_by(self.local);
+            let follows = |last: &&mut Piece| last.is_own && is_own && follows(&range, &last.range);
+            if let Some(last) = pieces.back_mut().filter(follows) {
+                last.range.end = range.end.clone();
+                last.sub_ranges.push(SubRange { range, replicas });
+            } else {
+                pieces.push_back(self.piece(SubRange { range, replicas }));
             }
         }
         pieces
+    }
+
+    fn piece(&self, sub_range: SubRange) -> Piece {
+        let is_own = sub_range.replicas.is_answered_by(self.local);
+        let range = sub_range.range.clone();
+        Piece { range, sub_ranges: SmallVec::from_iter([sub_range]), is_own }
     }
 
     async fn read_piece(
@@ -299,9 +288,8 @@ impl Coordinator {
         max_rows: usize,
         context: &mut RequestContext,
     ) -> Result<Vec<Row>, CoordinatorError> {
-        let local = self.local;
-        let Piece { range, mut sub_ranges } = piece;
-        let is_own = sub_ranges.iter().all(|it| it.replicas.is_answered_by(local));
+        let ScanQuery { family, slice, .. } = query;
+        let Piece { range, mut sub_ranges, is_own } = piece;
         if !is_own && let Some(only) = sub_ranges.pop() {
             if !only.replicas.are_enough() {
                 return Err(CoordinatorError::Unavailable);
@@ -309,8 +297,12 @@ impl Coordinator {
             return self.read_replicas_of(view, query, only, max_rows, context).await;
         }
         let has_others = sub_ranges.iter().any(|it| it.replicas.are_several());
-        let (here, mut theirs) = (context.child(), context.child());
-        let own = self.read_here(query, &range, max_rows, here);
+        let (mut here, mut theirs) = (context.child(), context.child());
+        let own = async {
+            let rows = RangeQuery { family, range: &range, slice, max_rows };
+            let rows = self.replica.scan(rows, &mut here).await.wait(&mut here).await?;
+            Ok((rows, here))
+        };
         let others = |reason| async move {
             let (mut rows, count) = (Vec::new(), sub_ranges.len());
             for SubRange { range, replicas } in sub_ranges {
@@ -320,34 +312,20 @@ impl Coordinator {
                 }
                 theirs.release();
                 rows.extend(if reason == Reason::Failed && count > 1 {
-                    // One may be damaged, and the others at hand.
-                    let piece = Piece::from(SubRange { range, replicas });
+                    // One may be damaged, and the others readable.
+                    let piece = self.piece(SubRange { range, replicas });
                     Box::pin(self.read_piece(view, query, piece, rest, &mut theirs)).await?
                 } else {
-                    let sub_range = SubRange { range, replicas: replicas.others(local) };
+                    let sub_range = SubRange { range, replicas: replicas.others(self.local) };
                     self.read_replicas_of(view, query, sub_range, rest, &theirs).await?
                 });
             }
             Ok((rows, theirs))
         };
-        let reading = Reading::Range;
-        let (rows, used) = self.read_local_or_speculate(reading, has_others, own, others).await?;
+        let (rows, used) =
+            self.read_local_or_speculate(Reading::Range, has_others, own, others).await?;
         *context = used;
         Ok(rows)
-    }
-
-    /// Reads the rows of this node. Gives the context back; if it fails, others may read.
-    async fn read_here(
-        &self,
-        query: ScanQuery<'_>,
-        range: &RowRange,
-        max_rows: usize,
-        mut context: RequestContext,
-    ) -> Result<(Vec<Row>, RequestContext), ReplicaError> {
-        let ScanQuery { family, slice, .. } = query;
-        let rows = RangeQuery { family, range, slice, max_rows };
-        let own = self.replica.scan(rows, &mut context).await;
-        Ok((own.wait(&mut context).await?, context))
     }
 
     /// Asks replicas for their rows, also if this node could answer.
@@ -400,11 +378,11 @@ impl Coordinator {
     ) -> Result<Vec<MergedRow>, CoordinatorError> {
         let (family, slice) = (Arc::clone(self.schema.family(query.family)), query.slice.clone());
         let cells = pages.iter().flat_map(|page| &page.rows).map(|(_, row)| row.cells.len());
-        let is_small = self.replica.runs_inline() || cells.sum::<usize>() <= MERGED_INLINE;
+        let is_small = cells.sum::<usize>() <= MERGED_INLINE;
         let partitioner = self.partitioner;
         let merge = move || range_read::merge(&family, partitioner, &slice, max_rows, pages);
-        let place = if is_small { Blocking::Inline } else { Blocking::Elsewhere };
-        Ok(place.run(merge).await.map_err(ReplicaError::from)?)
+        let spawner = if is_small { Spawner::Inline } else { self.replica.spawner() };
+        Ok(spawner.run(merge).await.map_err(ReplicaError::from)?)
     }
 
     /// Visible part of a merged row, for the client; replicas get the parts that they lack.

@@ -1,8 +1,6 @@
-//! What a coordinator knows of the ring at one moment: a value that is replaced as a whole when
-//! nodes come, go, or change.
+//! The ring at one moment: a value that is replaced as a whole when nodes come, go, or change.
 
-use super::consistency::ConsistencyLevel;
-use super::requirement::Requirement;
+use super::consistency::{ConsistencyLevel, Requirement};
 use crate::ring::{
     DynamicSnitch, ReplicaPlacement, ReplicaSets, ReplicationStrategy, Token, TokenMetadata,
 };
@@ -14,22 +12,22 @@ use std::sync::Arc;
 /// Endpoints of one row: mostly three, or a few more.
 pub(super) type Endpoints = SmallVec<[IpAddr; 4]>;
 
-/// What is known of the other nodes.
+/// State of the other nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Peers {
-    /// Those that seem alive. The node itself always is, whether it stands here or not.
+    /// Nodes that seem alive. The node itself always does, even if it is not listed.
     pub live: BTreeSet<IpAddr>,
-    /// Those that understand digests which cover deletions of rows.
+    /// Nodes that understand digests which cover deletions of rows.
     pub full_digests: BTreeSet<IpAddr>,
-    /// Those that say why they refuse a read.
+    /// Nodes that say why they refuse a read.
     pub refusals: BTreeSet<IpAddr>,
-    /// Those that collect the data of their places, and are not read from meanwhile.
+    /// Nodes that still collect their data, and are not read from.
     pub incomplete: BTreeSet<IpAddr>,
-    /// Those of them that others may not know at these places. They acknowledge no writes.
+    /// Nodes whose place others may not know. They acknowledge no writes.
     pub unsure: BTreeSet<IpAddr>,
-    /// Those that were removed from the ring. Nothing that they ask for is done.
+    /// Nodes that were removed from the ring. Their requests are refused.
     pub removed: BTreeSet<IpAddr>,
-    /// Whether others have removed this node from the ring. It serves nobody then.
+    /// Whether others have removed this node from the ring. It serves no requests then.
     pub is_self_removed: bool,
 }
 
@@ -39,19 +37,21 @@ pub(super) struct View {
     pub(super) ring: Arc<TokenMetadata>,
     /// By the number of the keyspace.
     keyspaces: Vec<KeyspaceView>,
-    peers: Peers,
+    pub(super) peers: Peers,
     /// Whose answers to reads count.
     readable: BTreeSet<IpAddr>,
     /// Whose acknowledgements of writes count.
     writable: BTreeSet<IpAddr>,
     local: IpAddr,
-    is_alone: bool,
+    /// Whether every row has this node as its only replica, whatever its token, and no level asks
+    /// for others that could be replicas.
+    pub(super) is_alone: bool,
     dynamic_snitch: Option<Arc<DynamicSnitch>>,
     /// Held by each write that goes by this view, as long as it is under way.
     pub(super) writes: Arc<()>,
 }
 
-/// How the rows of a keyspace are replicated.
+/// Replication of a keyspace.
 #[derive(Debug)]
 pub(super) struct KeyspaceView {
     placement: ReplicaPlacement,
@@ -61,22 +61,22 @@ pub(super) struct KeyspaceView {
 /// The replicas of a row that is to be written.
 #[derive(Debug, Clone)]
 pub(super) struct WriteReplicas {
-    /// Those that seem alive, without this node.
+    /// Replicas that seem alive, without this node.
     pub(super) live: Endpoints,
-    /// Those that do not, are as good as silent, or must not be counted on. They get hints.
+    /// Replicas that seem dead, are overloaded, or must not be counted on. They get hints.
     pub(super) dead: Endpoints,
     /// Whether this node is one.
     pub(super) is_local: bool,
-    /// Who has to acknowledge.
+    /// The acknowledgements that are needed.
     pub(super) requirement: Requirement,
 }
 
 /// The replicas that a row, or a stretch of the ring, can be read from.
 #[derive(Debug, Clone)]
 pub(super) struct ReadReplicas {
-    /// Those that seem alive, the closest first.
+    /// Replicas that seem alive, the closest first.
     pub(super) live: Endpoints,
-    /// Who has to answer.
+    /// The answers that are needed.
     pub(super) requirement: Requirement,
 }
 
@@ -137,10 +137,6 @@ impl View {
         Self { ring, keyspaces, peers, readable, writable, local, is_alone, dynamic_snitch, writes }
     }
 
-    pub(super) fn peers(&self) -> &Peers {
-        &self.peers
-    }
-
     /// Whether the node understands digests that cover deletions of rows.
     pub(super) fn takes_full_digests(&self, endpoint: IpAddr) -> bool {
         endpoint == self.local || self.peers.full_digests.contains(&endpoint)
@@ -151,13 +147,7 @@ impl View {
         self.peers.refusals.contains(&endpoint)
     }
 
-    /// Whether every row has this node as its only replica, whatever its token, and no level asks
-    /// for others that could be replicas.
-    pub(super) fn is_alone(&self) -> bool {
-        self.is_alone
-    }
-
-    /// The replicas of a row that is to be written. Those to be count as well, unless nobody waits.
+    /// The replicas of a row to write. Pending ones count as well, unless the level is ZERO.
     pub(super) fn write_replicas(
         &self,
         keyspace: usize,
@@ -198,9 +188,9 @@ impl View {
         ReadReplicas { live, requirement: requirement.unwrap_or_else(|| Requirement::any(needed)) }
     }
 
-    /// Closest first. At ONE that is this node itself if it is among them, also if others are
-    /// faster, so that who writes and reads by one node reads what was written, as long as its disk
-    /// does not stand still.
+    /// Closest first. At ONE that is this node itself if it is among them, even if others are
+    /// faster, so that a client that writes and reads through one node reads what it wrote, unless
+    /// its disk stands still.
     fn sort_by_proximity(
         &self,
         placement: &ReplicaPlacement,

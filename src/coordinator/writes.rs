@@ -1,26 +1,31 @@
-//! Writes.
+//! The write path: replicas, hints, acknowledgements, and the rows that this node writes itself.
 
+use super::consistency::Requirement;
 use super::coordinator::Coordinator;
-use super::requirement::Requirement;
 use super::view::{Endpoints, View, WriteReplicas};
 use super::write_request::WriteRequest;
 use super::{ConsistencyLevel, CoordinatorError};
 use crate::model::mutation::RowMutation;
 use crate::net::messenger::{Replies, Request};
 use crate::net::{Verb, bodies};
-use crate::replica::{Answer, HintPosition};
+use crate::replica::{Answer, HintPosition, ReplicaError};
+use futures_util::FutureExt;
+use std::fmt::Display;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
+
+type Applying = Pin<Box<dyn Future<Output = Answer<()>> + Send>>;
 
 impl Coordinator {
     /// Writes to rows. Nothing is sent unless enough replicas of all rows are alive. At
     /// [`ConsistencyLevel::Zero`] it only waits until the work is queued, and failures go to the
     /// log.
     pub async fn write(
-        &self,
+        self: &Arc<Self>,
         mutations: &[RowMutation],
         level: ConsistencyLevel,
     ) -> Result<(), CoordinatorError> {
@@ -28,11 +33,11 @@ impl Coordinator {
             return Err(CoordinatorError::Unavailable);
         }
         let view = self.trusted_view()?;
-        if view.is_alone() || mutations.iter().all(|mutation| self.is_unreplicated(mutation)) {
+        if view.is_alone || mutations.iter().all(|mutation| self.is_unreplicated(mutation)) {
             return self.write_here(mutations, level).await;
         }
         // Not even a hint may stand for an acknowledgement.
-        if view.peers().is_self_removed {
+        if view.peers.is_self_removed {
             return Err(CoordinatorError::Unavailable);
         }
         let replicas = mutations.iter().map(|it| self.write_replicas(&view, it, level));
@@ -51,11 +56,11 @@ impl Coordinator {
         let hints = self.hint_the_dead(&request, &replicas, level);
         let own = own_rows(&request, &replicas);
         if level == ConsistencyLevel::Zero {
-            // Whoever does not wait for writes waits at least for their turn, but not for ever.
-            self.own_writes.queue(&own, deadline).await;
+            // Bounded wait for queue space, even for level ZERO.
+            self.queue_own(&own, deadline).await;
             return Ok(());
         }
-        let own = self.own_writes.begin(&own);
+        let own = self.begin_own(&own);
         let acknowledged = async {
             let accepted = async {
                 self.accept_hints(&request, hints).await;
@@ -71,7 +76,7 @@ impl Coordinator {
         timeout_at(deadline, acknowledged).await.map_err(|_| CoordinatorError::TimedOut)?
     }
 
-    /// What concerns nobody else is written without any of what others need.
+    /// Writes rows that only this node keeps.
     async fn write_here(
         &self,
         mutations: &[RowMutation],
@@ -88,6 +93,79 @@ impl Coordinator {
         self.in_time(work).await
     }
 
+    /// Begins to apply this node's own rows; what needs no waiting is done when this returns. The
+    /// rest goes on even if the request ends long before, because no node keeps hints for this one.
+    fn begin_own(self: &Arc<Self>, rows: &Arc<[RowMutation]>) -> Answer<()> {
+        if rows.is_empty() {
+            return Answer::Ready(Ok(()));
+        }
+        let mut applying = self.applying(rows);
+        let begun = match applying.as_mut().now_or_never() {
+            Some(Answer::Ready(applied)) => {
+                return Answer::Ready(applied.inspect_err(|error| self.miss(error)));
+            }
+            Some(answer) => Box::pin(std::future::ready(answer)),
+            None => applying,
+        };
+        let (sender, receiver) = oneshot::channel();
+        self.keep(rows, begun, Some(sender));
+        Answer::Working(receiver)
+    }
+
+    /// Waits until rows are applied or have their turn, at most until the deadline.
+    async fn queue_own(self: &Arc<Self>, rows: &Arc<[RowMutation]>, deadline: Instant) {
+        if rows.is_empty() {
+            return;
+        }
+        let mut applying = self.applying(rows);
+        match timeout_at(deadline, applying.as_mut()).await {
+            Ok(Answer::Ready(Err(error))) => self.miss(&error),
+            Ok(_) => {}
+            Err(_) => self.keep(rows, applying, None),
+        }
+    }
+
+    fn applying(&self, rows: &Arc<[RowMutation]>) -> Applying {
+        let (replica, rows) = (Arc::clone(&self.replica), Arc::clone(rows));
+        Box::pin(async move { replica.apply(&rows).await })
+    }
+
+    /// Lets a write wait as long as it takes, or only as long as a request if too much waits
+    /// already.
+    fn keep(
+        self: &Arc<Self>,
+        rows: &Arc<[RowMutation]>,
+        applying: Applying,
+        sender: Option<oneshot::Sender<Result<(), ReplicaError>>>,
+    ) {
+        let (coordinator, rows) = (Arc::clone(self), Arc::clone(rows));
+        let admits = |row: &&RowMutation| self.unacknowledged.admit(self.local, row);
+        let admitted = rows.iter().take_while(admits).count();
+        self.tasks.spawn(async move {
+            let answer = if admitted == rows.len() {
+                Some(applying.await)
+            } else {
+                timeout(coordinator.rpc_timeout, applying).await.ok()
+            };
+            match answer {
+                Some(answer) => {
+                    let applied = answer.wait().await.inspect_err(|error| coordinator.miss(error));
+                    // The request may be over.
+                    sender.map(|sender| sender.send(applied));
+                }
+                None => coordinator.miss(&"too much waits for its disk already"),
+            }
+            let Self { unacknowledged, local, .. } = &*coordinator;
+            rows[..admitted].iter().for_each(|row| unacknowledged.settle(*local, row));
+        });
+    }
+
+    fn miss(&self, error: &dyn Display) {
+        self.update_stats(|stats| stats.missed_writes += 1);
+        let line = format_args!("this node could not write its own part: {error}");
+        self.messenger.warn(self.local, line);
+    }
+
     fn write_replicas(
         &self,
         view: &View,
@@ -100,7 +178,7 @@ impl Coordinator {
                 let token = self.partitioner.token(mutation.key.as_bytes());
                 view.write_replicas(keyspace, &token, level)
             }
-            // What does nothing, or what each node keeps for itself, needs nobody else.
+            // An empty mutation, or rows that each node keeps for itself.
             None => WriteReplicas::local(level),
         }
     }
@@ -108,7 +186,7 @@ impl Coordinator {
     fn may_write(&self, replicas: &WriteReplicas, level: ConsistencyLevel) -> bool {
         match level {
             ConsistencyLevel::Zero => true,
-            // A hint will do, as long as there is somebody to be reminded.
+            // A hint is enough if there is a dead replica to keep it for.
             ConsistencyLevel::Any => {
                 let can_hint = self.hinting.is_some() && !replicas.dead.is_empty();
                 replicas.are_enough(self.local) || can_hint
@@ -117,18 +195,18 @@ impl Coordinator {
         }
     }
 
-    /// Sends the rows to replicas that seem alive. Those that have too much to acknowledge already
-    /// are taken for dead: they get nothing, and do not answer.
+    /// Sends the rows to replicas that seem alive. Replicas with too much to acknowledge count as
+    /// dead.
     fn send_mutations(
         &self,
         request: &Arc<WriteRequest>,
         replicas: &mut [WriteReplicas],
     ) -> Result<(), CoordinatorError> {
         let replies: Arc<dyn Replies> = Arc::clone(request) as _;
-        // A row that cannot be sent is found before any other was.
+        // Encode all rows first, so that none is sent if one cannot be.
         let rows = request.rows().iter().zip(&*replicas);
         let encode = |(mutation, replicas): (_, &WriteReplicas)| {
-            // Who seems dead gets it later, and that has to be possible as well.
+            // Dead replicas get the row later, so it must be sendable too.
             let is_own = replicas.live.is_empty() && replicas.dead.is_empty();
             (!is_own).then(|| self.encode_write(mutation)).transpose()
         };
@@ -158,8 +236,8 @@ impl Coordinator {
         Ok(body)
     }
 
-    /// Keeps hints for replicas that do not seem alive. Returns the rows that are content with
-    /// that, each with what it has to wait for.
+    /// Keeps hints for dead replicas. Returns the rows for which a hint is enough, with its
+    /// position.
     fn hint_the_dead(
         &self,
         request: &WriteRequest,
@@ -191,7 +269,7 @@ impl Coordinator {
         let own = async {
             let own_rows = || (0..replicas.len()).filter(|row| replicas[*row].is_local);
             match own.wait().await {
-                Ok(()) => request.acknowledge_all(own_rows(), self.local),
+                Ok(()) => request.acknowledge(own_rows(), self.local),
                 Err(error) => {
                     let needs_own = |it: &WriteReplicas| {
                         let has_hints = level == ConsistencyLevel::Any && !it.dead.is_empty();
@@ -204,7 +282,7 @@ impl Coordinator {
             }
             Ok(())
         };
-        // Who writes and reads by one node at ONE reads what was written.
+        // A client that writes and reads at ONE through this node reads what it wrote.
         if matches!(level, ConsistencyLevel::One | ConsistencyLevel::Any) {
             own.await?;
             return done.await.map_err(|_| CoordinatorError::TimedOut);
@@ -242,7 +320,7 @@ fn own_rows(request: &WriteRequest, replicas: &[WriteReplicas]) -> Arc<[RowMutat
 }
 
 impl WriteReplicas {
-    /// Takes those for dead that are not admitted.
+    /// Moves replicas that are not admitted to the dead ones.
     fn mark_overloaded(&mut self, admit: impl Fn(IpAddr) -> bool) {
         let Self { live, dead, .. } = self;
         live.retain(|endpoint| {
@@ -254,7 +332,7 @@ impl WriteReplicas {
         });
     }
 
-    /// Those of what this node keeps for itself.
+    /// The replicas of rows that each node keeps for itself.
     fn local(level: ConsistencyLevel) -> Self {
         Self {
             live: Endpoints::new(),

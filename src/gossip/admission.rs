@@ -1,8 +1,7 @@
-//! What is taken of what peers pass on.
+//! Checks of what peers pass on.
 
 use super::endpoint_state::{EndpointState, VersionedValue};
-use super::move_state::{BadMove, Move};
-use super::shown::Shown;
+use super::place_states::{BadMove, Move};
 use super::{LOAD_STATE, MOVE_STATE};
 use crate::base::utc::UtcTime;
 use crate::config::settings::MAX_TOKEN_LENGTH;
@@ -11,15 +10,14 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Most endpoints with a place that a gossiper knows, and most forgotten ones that it remembers.
-/// Clusters of the original had a few hundred.
+/// Most known endpoints with a place, and most forgotten ones that are remembered. Clusters of 0.6
+/// had a few hundred.
 pub(super) const MAX_ENDPOINTS: usize = 1024;
 
-/// Most endpoints without a place that a gossiper knows besides. They get the ring from it whether
-/// it knows them or not.
+/// Most known endpoints without a place. Unknown ones get the ring as well.
 pub(super) const MAX_STRANGERS: usize = 512;
 
-/// How many states an endpoint has at most; an original has two.
+/// Most states of an endpoint; one of 0.6 has two.
 pub(super) const MAX_STATES: usize = 16;
 
 /// Longest name of a state, in bytes.
@@ -30,32 +28,30 @@ pub(super) const MAX_VALUE_LENGTH: usize = 4096;
 
 const _: () = assert!(2 * MAX_TOKEN_LENGTH + "NORMAL,,remove,".len() <= MAX_VALUE_LENGTH);
 
-/// How many refusals are remembered, so that each is told once.
-const MAX_TOLD: usize = 1024;
+/// Most refusals that are remembered, so that each is reported once.
+const MAX_REPORTED: usize = 1024;
 
-/// Why something that a peer passed on is not taken.
+/// Longest text of another node in a log line, in characters.
+const MAX_SHOWN: usize = 200;
+
+/// Reason why a part of a message is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// There are as many endpoints as a gossiper may know.
+    /// The table of endpoints is full.
     TooManyEndpoints,
-    /// There are as many endpoints without a place as a gossiper may know.
+    /// The table of endpoints without a place is full.
     TooManyStrangers,
     /// No node can have this address.
     Address,
     /// No node can have started at this generation yet.
     Generation(i32),
-    /// The endpoint has as many states as it may have; the value is the name of one more.
+    /// The endpoint has too many states; the value is the name of the surplus one.
     TooManyStates(String),
-    /// Name or value of a state are too long; the value is its name.
+    /// Name or value of a state is too long; the value is its name.
     TooLong(String),
-    /// An original fails on this value of `MOVE`.
-    Move {
-        /// The whole value.
-        value: String,
-        /// What is wrong with it.
-        reason: BadMove,
-    },
-    /// A value of `LOAD-INFORMATION` that is no number; an original fails on it.
+    /// A node of 0.6 fails on this value of `MOVE`.
+    Move(String, BadMove),
+    /// A value of `LOAD-INFORMATION` that is not a number; a node of 0.6 fails on it.
     Load(String),
 }
 
@@ -83,47 +79,47 @@ impl fmt::Display for Refusal {
                 write!(f, "{} is more than the {MAX_STATES} states that are taken", Shown(name))
             }
             Self::TooLong(name) => write!(f, "the state {} is too long", Shown(name)),
-            Self::Move { value, reason } => write!(f, "{reason} in \"{}\"", Shown(value)),
+            Self::Move(value, reason) => write!(f, "{reason} in \"{}\"", Shown(value)),
             Self::Load(value) => write!(f, "the load \"{}\" is no number", Shown(value)),
         }
     }
 }
 
-/// Decides what is taken, and sees to it that each refusal is told once.
+/// Checks news, and reports each refusal once.
 #[derive(Debug)]
 pub(super) struct Admission {
     partitioner: Partitioner,
     /// Endpoint, name of the state and its version; without the latter two for endpoints.
-    told: BTreeSet<(IpAddr, String, i32)>,
+    reported: BTreeSet<(IpAddr, String, i32)>,
 }
 
 impl Admission {
     pub(super) fn new(partitioner: Partitioner) -> Self {
-        Self { partitioner, told: BTreeSet::new() }
+        Self { partitioner, reported: BTreeSet::new() }
     }
 
-    /// Whether nodes may have this address.
+    /// Refuses an address that no node can have.
     pub(super) fn address(&mut self, endpoint: IpAddr) -> Result<(), Option<Refusal>> {
-        if !is_of_a_node(endpoint) {
-            return Err(self.once(endpoint, "", 0, Refusal::Address));
+        if is_of_a_node(endpoint) {
+            return Ok(());
         }
-        Ok(())
+        Err(self.once(endpoint, "", 0, Refusal::Address))
     }
 
-    /// Nobody can have this generation. That is told once for each endpoint.
+    /// Refuses a generation that no node can have yet. Reported once for each endpoint.
     pub(super) fn generation(&mut self, endpoint: IpAddr, generation: i32) -> Option<Refusal> {
         self.once(endpoint, "", 2, Refusal::Generation(generation))
     }
 
-    /// There is no room for an endpoint. That is told once for all that find none.
+    /// Refuses an endpoint for lack of room. Reported once for all endpoints.
     pub(super) fn no_room(&mut self, refusal: Refusal) -> Option<Refusal> {
         let anybody = IpAddr::from([0; 4]);
         let version = if refusal == Refusal::TooManyStrangers { 3 } else { 1 };
         self.once(anybody, "", version, refusal)
     }
 
-    /// Takes the states out that must not be stored, and so not be passed on either. `known` is
-    /// what is known of the endpoint, which is merged with the news. Returns what is to be told.
+    /// Removes states that must not be stored or passed on. `known` is the state that the news
+    /// are merged with. Returns the refusals to report.
     pub(super) fn states(
         &mut self,
         endpoint: IpAddr,
@@ -144,7 +140,7 @@ impl Admission {
                 names.insert(name.clone());
                 return true;
             };
-            // A line of the log for each: a few tell as much as all.
+            // Each becomes a log line: a few are enough.
             if refusals.len() < MAX_STATES {
                 refusals.extend(self.once(endpoint, name, state.version, refusal));
             }
@@ -157,39 +153,63 @@ impl Admission {
         if name.len() > MAX_NAME_LENGTH || state.value.len() > MAX_VALUE_LENGTH {
             return Some(Refusal::TooLong(name.chars().take(MAX_NAME_LENGTH).collect()));
         }
+        let value = || state.value.clone();
         match name {
             MOVE_STATE => {
                 let reason = Move::parse(self.partitioner, &state.value).err()?;
-                Some(Refusal::Move { value: state.value.clone(), reason })
+                Some(Refusal::Move(value(), reason))
             }
-            LOAD_STATE => {
-                parse_load(&state.value).is_none().then(|| Refusal::Load(state.value.clone()))
-            }
+            LOAD_STATE if parse_load(&state.value).is_none() => Some(Refusal::Load(value())),
             _ => None,
         }
     }
 
-    /// The refusal, unless it was told before. When too many were told they are all forgotten:
-    /// better told again than never.
+    /// The refusal, unless it was reported before. A full table is cleared: a repeated report is
+    /// better than none.
     fn once(&mut self, of: IpAddr, name: &str, version: i32, refusal: Refusal) -> Option<Refusal> {
-        if self.told.len() >= MAX_TOLD {
-            self.told.clear();
+        if self.reported.len() >= MAX_REPORTED {
+            self.reported.clear();
         }
         let name = name.chars().take(MAX_NAME_LENGTH).collect();
-        self.told.insert((of, name, version)).then_some(refusal)
+        self.reported.insert((of, name, version)).then_some(refusal)
     }
 }
 
-/// Whether a node can have this address, so that messages to it lead somewhere else than here.
+/// Whether a node can have this address: messages to it must not come back here.
 pub(super) fn is_of_a_node(address: IpAddr) -> bool {
     let address = address.to_canonical();
     let is_broadcast = address == IpAddr::V4(Ipv4Addr::BROADCAST);
     !address.is_unspecified() && !address.is_multicast() && !is_broadcast
 }
 
-/// The bytes that a node has on its disks, as `LOAD-INFORMATION` gives them: a number that both
-/// Java and Rust can read.
+/// Parses a value of `LOAD-INFORMATION`, the bytes on a node's disks: a number that both Java and
+/// Rust can read.
 pub(super) fn parse_load(value: &str) -> Option<f64> {
     let is_plain = value.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
     value.parse().ok().filter(|_| is_plain)
+}
+
+/// A text of another node as log lines show it: without line breaks, and not too long.
+pub(super) struct Shown<'a>(pub(super) &'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut characters = self.0.chars();
+        for character in characters.by_ref().take(MAX_SHOWN) {
+            let shown = if character.is_control() { '?' } else { character };
+            write!(f, "{shown}")?;
+        }
+        if characters.next().is_some() { f.write_str("...") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_and_lines_are_not_broken() {
+        assert_eq!(Shown(&"x".repeat(300)).to_string().len(), MAX_SHOWN + 3);
+        assert_eq!(Shown("Other\nCluster").to_string(), "Other?Cluster");
+    }
 }

@@ -1,24 +1,25 @@
-//! What is known of one endpoint.
+//! The state of one endpoint.
 
 use super::{MOVE_STATE, PLAN_STATE};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A text that an endpoint says of itself, and when it said so.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An application state: a text of an endpoint about itself, and its version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionedValue {
     /// The text.
     pub value: String,
-    /// The count of the endpoint's counter at which it said so.
+    /// The endpoint's counter when the text was set.
     pub version: i32,
 }
 
-/// What an endpoint says of itself, as far as it is known.
+/// The known state of an endpoint.
 ///
-/// Within one generation, that is from one start of the endpoint to the next, one counter numbers
-/// its heartbeats and its states. So the greatest version tells how much of it somebody knows.
+/// Within one generation, from one start of the endpoint to the next, one counter numbers its
+/// heartbeats and states. So the greatest known version is a position in the endpoint's history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointState {
-    /// Grows with every start of the endpoint; in most cases the seconds since 1970 of the start.
+    /// Grows with every start of the endpoint; mostly the time of the start in seconds since 1970.
     pub generation: i32,
     /// The version of the latest heartbeat.
     pub heartbeat: i32,
@@ -27,27 +28,27 @@ pub struct EndpointState {
 }
 
 impl EndpointState {
-    /// An endpoint at its start.
+    /// The state at the start of an endpoint.
     pub fn new(generation: i32) -> Self {
         Self { generation, heartbeat: 0, states: BTreeMap::new() }
     }
 
-    /// The greatest of all versions, heartbeat and states.
+    /// The greatest version of heartbeat and states.
     pub fn max_version(&self) -> i32 {
         self.states.values().map(|state| state.version).fold(self.heartbeat, i32::max)
     }
 
-    /// How new this is: generation, then greatest version.
+    /// Generation and greatest version, the order of two states of one endpoint.
     pub fn age(&self) -> (i32, i32) {
         (self.generation, self.max_version())
     }
 
-    /// The next heartbeat, of the endpoint itself.
+    /// Counts a heartbeat of the endpoint itself.
     pub fn beat(&mut self) {
         self.heartbeat = self.next_version();
     }
 
-    /// The endpoint itself says something new.
+    /// Sets a state of the endpoint itself.
     pub fn set(&mut self, name: &str, value: &str) {
         let state = VersionedValue { value: value.to_owned(), version: self.next_version() };
         self.states.insert(name.to_owned(), state);
@@ -58,14 +59,14 @@ impl EndpointState {
         self.states.get(name).map(|state| state.value.as_str())
     }
 
-    /// Whether the endpoint says anything about a place on the ring: its own, one that it is to
-    /// have, or one that it had. Clients that only take part in gossip do not.
+    /// Whether the endpoint announces a place on the ring: a present, future or former one. Clients
+    /// that only take part in gossip do not.
     pub(super) fn tells_of_place(&self) -> bool {
         [MOVE_STATE, PLAN_STATE].iter().any(|name| self.states.contains_key(*name))
     }
 
-    /// What somebody does not know who knows it up to a version: the heartbeat always, and the
-    /// states that are newer. None if nothing is.
+    /// The part that is newer than a version: the heartbeat, and newer states. `None` if nothing is
+    /// newer.
     pub fn newer_than(&self, version: i32) -> Option<Self> {
         if self.max_version() <= version {
             return None;
@@ -75,34 +76,33 @@ impl EndpointState {
         Some(Self { states, ..*self })
     }
 
-    /// What somebody does not know who knows it up to a version of a generation; of an older
-    /// generation than this all.
+    /// The part that is newer than a version of a generation: everything for an older generation.
     pub(super) fn newer_than_age(&self, (generation, version): (i32, i32)) -> Option<Self> {
         self.newer_than(if generation == self.generation { version } else { 0 })
     }
 
     /// The states in the order in which the endpoint set them.
-    pub fn in_version_order(&self) -> Vec<(&str, &VersionedValue)> {
-        let mut states: Vec<_> = self.states.iter().map(|(name, s)| (name.as_str(), s)).collect();
+    pub fn in_version_order(&self) -> Vec<(String, VersionedValue)> {
+        let mut states: Vec<_> = self.states.clone().into_iter().collect();
         states.sort_by_key(|(_, state)| state.version);
         states
     }
 
-    /// Takes over what is newer in news of the same generation. Returns the states among it, in
-    /// the order in which the endpoint set them.
+    /// Merges news of the same generation. Returns the changed states, in the order in which the
+    /// endpoint set them.
     pub(super) fn merge(&mut self, news: &Self) -> Vec<(String, VersionedValue)> {
         self.heartbeat = self.heartbeat.max(news.heartbeat);
         let mut changed = Vec::new();
         for (name, state) in news.in_version_order() {
-            if self.states.get(name).is_none_or(|known| known.version < state.version) {
-                self.states.insert(name.to_owned(), state.clone());
-                changed.push((name.to_owned(), state.clone()));
+            if self.states.get(&name).is_none_or(|known| known.version < state.version) {
+                self.states.insert(name.clone(), state.clone());
+                changed.push((name, state));
             }
         }
         changed
     }
 
-    /// One beyond all versions. At one for each second a counter lasts for 68 years.
+    /// A version above all others. With one a second, the counter lasts for 68 years.
     fn next_version(&self) -> i32 {
         self.max_version().saturating_add(1)
     }
@@ -121,13 +121,14 @@ mod tests {
         state.set("LOAD-INFORMATION", "1.0");
         state.set("MOVE", "b");
         assert_eq!((state.heartbeat, state.max_version()), (2, 4));
-        let order: Vec<_> = state.in_version_order().iter().map(|(n, s)| (*n, s.version)).collect();
+        let order = state.in_version_order();
+        let order: Vec<_> = order.iter().map(|(n, s)| (n.as_str(), s.version)).collect();
         assert_eq!(order, [("LOAD-INFORMATION", 3), ("MOVE", 4)]);
         assert_eq!(state.value("MOVE"), Some("b"));
     }
 
     #[test]
-    fn a_delta_has_the_heartbeat_and_what_is_newer() {
+    fn a_delta_has_the_heartbeat_and_newer_states() {
         let mut state = EndpointState::new(7);
         state.set("MOVE", "a");
         state.beat();

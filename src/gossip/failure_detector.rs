@@ -1,10 +1,10 @@
-//! Who seems dead: phi accrual.
+//! Phi accrual failure detector.
 //!
-//! The intervals between news of an endpoint are taken for exponentially distributed. Phi is then
-//! the negative decimal logarithm of the probability that silence as long as the present one comes
-//! by chance: `phi(t) = t / mean / ln 10`. With a threshold of 8 and a mean of one second an
-//! endpoint is convicted after 18.4 seconds, with 5 after 11.5 seconds. In small clusters news
-//! come on several paths, the mean is shorter, and so is the wait.
+//! The intervals between news of an endpoint are assumed to be exponentially distributed. Phi is
+//! the negative decimal logarithm of the probability of a silence as long as the present one:
+//! `phi(t) = t / mean / ln 10`. With a threshold of 8 and a mean of one second an endpoint is
+//! convicted after 18.4 seconds, with 5 after 11.5 seconds. In small clusters news come on several
+//! paths, so the mean is shorter, and so is the wait.
 
 use super::GOSSIP_INTERVAL;
 use std::collections::{BTreeMap, VecDeque};
@@ -12,89 +12,73 @@ use std::f64::consts::LN_10;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How many intervals are remembered of an endpoint.
+/// Remembered intervals of an endpoint.
 const WINDOW: usize = 1000;
 
-/// Taken for the interval before the first news.
+/// Assumed interval before the first news.
 const FIRST_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A mean is taken for at least this. Heartbeats grow once a second, and most are heard of twice;
-/// only a peer gone mad makes them look more frequent, and must not get others convicted by it.
+/// Least mean. Heartbeats grow once a second, and most arrive twice. More frequent ones come from
+/// a faulty peer, which must not get others convicted.
 const LEAST_MEAN: Duration = Duration::from_millis(250);
 
-/// A longer interval counts as this. A peer that was cut off for a while, not long enough to be
-/// convicted, would have a mean afterwards with which it could be dead for many minutes unnoticed;
-/// so it takes at most `threshold * 2 s * ln 10`, which is 37 seconds for 8. The original has no
-/// such bound.
+/// Longest interval that counts. The mean of a peer that was cut off for a while, not long enough
+/// to be convicted, would otherwise hide its death for many minutes; with the bound it takes at
+/// most `threshold * 2 s * ln 10`, 37 seconds for 8. The original has no such bound.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
 
-/// As long as fewer intervals than this are known the mean is taken for at least
-/// [`GOSSIP_INTERVAL`]: by chance the first ones are short. The original has no such thing, and in
-/// a cluster of 50 that starts at once its nodes convict each other in the first seconds.
+/// Number of intervals below which the mean counts as at least [`GOSSIP_INTERVAL`], since the first
+/// ones are short by chance. The original has no such rule, and in a cluster of 50 nodes that start
+/// at once they convict each other in the first seconds.
 const YOUNG: usize = 20;
 
-/// When nothing was observed for longer than this, the observer itself had stopped.
+/// Longest time between two observations unless the observer itself had stopped.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Collects when there were news of endpoints, and tells how suspicious their silence is.
+/// Collects the times of news of endpoints, and rates their silence.
 ///
-/// Time during which the observer did not run (stopped, or the machine overloaded) is nobody's
-/// silence: when it runs again it may look at the others before it reads what they have sent
-/// meanwhile.
+/// Time in which the observer did not run (it was stopped, or the machine overloaded) does not
+/// count as silence: it may look at the others before it reads what they have sent meanwhile.
 #[derive(Debug)]
 pub struct FailureDetector {
-    threshold: f64,
+    /// Endpoints are convicted above this phi.
+    pub threshold: f64,
     windows: BTreeMap<IpAddr, ArrivalWindow>,
-    /// When something was observed last.
+    /// Time of the last observation.
     observed: Duration,
-    /// How long the observer has stood still so far.
+    /// Time for which the observer has been stopped so far.
     paused: Duration,
 }
 
 /// The last intervals between news of one endpoint.
 #[derive(Debug)]
 struct ArrivalWindow {
-    /// When the last news came, in time that the observer ran.
+    /// Time of the last news, on the scale of [`FailureDetector::running`].
     last: Duration,
     intervals: VecDeque<Duration>,
     sum: Duration,
 }
 
 impl FailureDetector {
-    /// A detector that convicts above this phi, and runs from now on.
+    /// A detector with this threshold that runs from now on.
     pub fn new(threshold: f64, now: Duration) -> Self {
         Self { threshold, windows: BTreeMap::new(), observed: now, paused: Duration::ZERO }
     }
 
-    /// Convicts above this phi from now on.
-    pub fn set_threshold(&mut self, threshold: f64) {
-        self.threshold = threshold;
-    }
-
-    /// Convicts above this phi.
-    pub fn threshold(&self) -> f64 {
-        self.threshold
-    }
-
-    /// A pause of this node in which no other one convicts it, if they have the same threshold:
-    /// they hear of a heartbeat twice at most, so the mean is at least half of
-    /// [`GOSSIP_INTERVAL`], and `threshold * mean * ln 10` is longer than this.
+    /// Longest pause of this node in which no node with the same threshold convicts it: each hears
+    /// of a heartbeat twice at most, so the mean is at least half of [`GOSSIP_INTERVAL`], and
+    /// `threshold * mean * ln 10` is longer than this.
     pub fn harmless_pause(&self) -> Duration {
         GOSSIP_INTERVAL.mul_f64(self.threshold)
     }
 
-    /// The observer runs. It has to say so every second, and before it asks.
+    /// Notes that the observer runs: every second, and before any question.
     pub fn observe(&mut self, now: Duration) {
         self.paused += self.unobserved(now);
         self.observed = self.observed.max(now);
     }
 
-    /// When the observer ran last.
-    pub fn observed(&self) -> Duration {
-        self.observed
-    }
-
-    /// There are news of an endpoint.
+    /// Notes news of an endpoint.
     pub fn report(&mut self, endpoint: IpAddr, now: Duration) {
         self.observe(now);
         let running = self.running(now);
@@ -109,30 +93,30 @@ impl FailureDetector {
         window.last = running;
     }
 
-    /// Nothing is remembered of this endpoint any more.
+    /// Drops the history of an endpoint.
     pub fn forget(&mut self, endpoint: IpAddr) {
         self.windows.remove(&endpoint);
     }
 
-    /// How suspicious the silence of an endpoint is; none as long as there were no news of it.
+    /// The phi of an endpoint's silence; `None` without news of it.
     pub fn phi(&self, endpoint: IpAddr, now: Duration) -> Option<f64> {
         let window = self.windows.get(&endpoint)?;
         let silence = self.running(now).saturating_sub(window.last);
         Some(silence.as_secs_f64() / window.mean().as_secs_f64() / LN_10)
     }
 
-    /// Whether an endpoint is to be taken for dead.
+    /// Whether an endpoint counts as dead.
     pub fn convicts(&self, endpoint: IpAddr, now: Duration) -> bool {
         self.phi(endpoint, now).is_some_and(|phi| phi > self.threshold)
     }
 
-    /// The part of the time since the last observation in which the observer stood still.
+    /// The part of the time since the last observation in which the observer was stopped.
     fn unobserved(&self, now: Duration) -> Duration {
         let gap = now.saturating_sub(self.observed);
         if gap > PAUSE { gap.saturating_sub(GOSSIP_INTERVAL) } else { Duration::ZERO }
     }
 
-    /// The time that the observer ran, on a scale of its own.
+    /// The time for which the observer ran.
     fn running(&self, now: Duration) -> Duration {
         now.max(self.observed).saturating_sub(self.paused + self.unobserved(now))
     }
@@ -168,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn phi_is_what_the_original_computes() {
+    fn phi_is_computed_as_in_0_6() {
         let mut detector = FailureDetector::new(8.0, ms(0));
         assert_eq!(detector.phi(PEER, ms(10)), None);
         detector.report(PEER, ms(10));

@@ -1,71 +1,82 @@
-//! The question with which a node without a place begins: did its address have one before?
+//! The question of a node without a place: did its address have a place before?
 
 use super::MOVE_STATE;
 use super::endpoint_state::EndpointState;
 use super::message::Digest;
-use super::move_state::Move;
+use super::place_states::Move;
 use crate::ring::{Partitioner, Token};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+/// State of the question.
+///
 /// A node that has lost its disk does not know that its address owned a token. Others do, until
-/// they hear of its new start, which takes the place of the old one in their memory. So the node
-/// hides this start: it asks for itself as for an endpoint of which it knows nothing, and tells
-/// nothing, until another node has answered.
+/// they hear of its new start, which replaces the old one in their memory. So the node hides this
+/// start until another node has answered: it asks for itself as for an unknown endpoint, and
+/// announces nothing.
 #[derive(Debug)]
-pub(super) struct FirstQuestion {
+pub struct FirstQuestion {
     partitioner: Partitioner,
     is_open: bool,
     /// Whether the node has taken a place without an answer.
     is_placed: bool,
-    /// Nodes that know the address, and have not told all that they remember of it. After an outage
-    /// of all they may know it from their saved rings only.
+    /// Nodes that know the address, and have not sent all that they remember of it. After an outage
+    /// of all nodes they may know it from their saved rings only.
     aware: BTreeSet<IpAddr>,
-    /// The token that the address owned, and the node that remembers it.
+    /// The token that the address owned, and a node that remembers it.
     remembered: Option<(IpAddr, Token)>,
 }
 
-/// A node that answers, by what is known of it.
+/// Kinds of answering nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answerer {
-    /// It is a seed, has a place, can be asked by calls, or has told of an earlier start.
+    /// A seed, or a node that has a place, takes calls, or remembers an earlier start.
     OfRing,
-    /// It asks the same of its own address: it is as new.
+    /// A node that asks the same question.
     Hidden,
-    /// It gossips without a place. It knows no more than a client does.
+    /// A node that gossips without a place. It knows no more than a client does.
     Stranger,
 }
 
 impl FirstQuestion {
-    /// A question that is not asked.
+    /// A closed question.
     pub(super) fn new(partitioner: Partitioner) -> Self {
         let (is_open, is_placed) = (false, false);
         Self { partitioner, is_open, is_placed, aware: BTreeSet::new(), remembered: None }
     }
 
-    /// Asks it. To be called before the first message is sent.
-    pub(super) fn ask(&mut self) {
+    /// Opens the question, before the first message is sent. It closes when another node has
+    /// answered that it remembers no token: a seed, or a node that has a place, takes calls or asks
+    /// the same.
+    pub fn ask(&mut self) {
         self.is_open = true;
     }
 
-    /// The node takes a place without an answer. From now on only the node itself ends the
-    /// question, or another one that is as new: neither would show itself to the other.
-    pub(super) fn keep_asking(&mut self) {
+    /// Keeps the question open although the node takes a place without an answer. From now on only
+    /// [`Self::close`] ends it, or another node that hides its start: neither would show itself to
+    /// the other.
+    pub fn keep_asking(&mut self) {
         self.is_placed = true;
     }
 
     /// Whether this start is hidden from others.
-    pub(super) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// Others may hear of this start now.
-    pub(super) fn close(&mut self) {
+    /// The token that the address owned before this start, and a node that remembers it. `None`
+    /// once the question is closed.
+    pub fn remembered(&self) -> Option<&(IpAddr, Token)> {
+        self.remembered.as_ref()
+    }
+
+    /// Lets others hear of this start.
+    pub fn close(&mut self) {
         (self.is_open, self.remembered) = (false, None);
         self.aware.clear();
     }
 
-    /// Another node lists all endpoints that it knows.
+    /// Notes whether a SYN lists the address.
     pub(super) fn hear_digests(&mut self, from: IpAddr, digests: &[Digest], local: IpAddr) {
         if !self.is_open {
             return;
@@ -77,14 +88,14 @@ impl FirstQuestion {
         }
     }
 
-    /// Another node knows this address as a member of its saved ring.
+    /// Notes that another node has the address in its saved ring.
     pub(super) fn hear_of_member(&mut self, from: IpAddr) {
         if self.is_open {
             self.aware.insert(from);
         }
     }
 
-    /// Another node tells what it remembers of this address.
+    /// Takes what another node remembers of the address.
     pub(super) fn hear(&mut self, from: IpAddr, state: &EndpointState) {
         if !self.is_open {
             return;
@@ -93,7 +104,8 @@ impl FirstQuestion {
         self.remembered = self.place(state).map(|token| (from, token)).or(self.remembered.take());
     }
 
-    /// Another node has said all that it remembers. Without a token there is nothing to hide.
+    /// Notes that another node has sent all that it remembers. Without a token there is nothing to
+    /// hide.
     pub(super) fn end_answer(&mut self, from: IpAddr, answerer: Answerer) {
         let counts = match answerer {
             Answerer::OfRing => !self.is_placed,
@@ -111,10 +123,5 @@ impl FirstQuestion {
             Ok(Some(Move::Normal { token, .. } | Move::Leaving(token))) => Some(token),
             _ => None,
         }
-    }
-
-    /// The token that the address owned, and the node that remembers it.
-    pub(super) fn remembered(&self) -> Option<&(IpAddr, Token)> {
-        self.remembered.as_ref()
     }
 }

@@ -1,42 +1,41 @@
-//! The ring as gossip tells it: who owns which token, who joins and who leaves.
+//! The ring as gossip announces it: owners of tokens, joining and leaving nodes.
 
 use super::claims::{Claim, Claims, Purpose};
 use super::endpoint_state::EndpointState;
 use super::event::GossipEvent;
 use super::membership_change::{MembershipChange, MembershipNotice, RemovedNode};
-use super::move_state::Move;
-use super::plan_state::{NodePlace, Plan};
-use super::{MOVE_STATE, PLAN_STATE, REMOVED_STATE, removed_state};
+use super::place_states::{Move, NodePlace, Plan, format_removals, names_removal};
+use super::{MOVE_STATE, PLAN_STATE, REMOVED_STATE};
 use crate::ring::{Partitioner, Token, TokenMetadata};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// How many removed nodes are remembered at most. No cluster removes as many.
+/// Most removed nodes that are remembered. No cluster removes as many.
 const MAX_REMOVED: usize = 1024;
 
-/// The nodes of the ring, and those on their way in or out of it. A value: readers keep a snapshot.
+/// The members of the ring, and the nodes that join or leave it. A value: readers keep a snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Members {
-    /// Who owns which token; those who are leaving are in here until they have left.
+    /// Owners of tokens, leaving ones included.
     pub ring: TokenMetadata,
-    /// Who collects the data for which token, and gets its writes already.
+    /// Nodes that collect the data for a token, and get its writes already.
     pub bootstrapping: BTreeMap<IpAddr, Token>,
-    /// Who of the ring hands its data over.
+    /// Members that hand their data over.
     pub leaving: BTreeSet<IpAddr>,
-    /// What nodes say of places besides.
+    /// Further changes, by the nodes that announce them.
     pub plans: BTreeMap<IpAddr, Plan>,
 }
 
-/// What is remembered of a removal.
+/// A remembered removal.
 #[derive(Debug, Clone, Copy)]
 struct Removal {
     /// The generation of the node at that time.
     generation: i32,
-    /// The last start at which it claimed the place again, and did not get it.
+    /// The last start with a refused claim to the place.
     refused: i32,
-    /// The last start by which it has had another place.
+    /// The last start with another place.
     placed: Option<i32>,
-    /// Whether an operator wants it back.
+    /// Whether an operator allows the return.
     may_return: bool,
 }
 
@@ -46,35 +45,35 @@ impl Removal {
     }
 }
 
-/// Follows what nodes say of their places.
+/// Derives the ring from the announcements of all nodes.
 ///
-/// When two nodes claim a token the one that started later has it, on whichever node and in
-/// whatever order their claims are heard. When that one goes elsewhere the other has it again, for
-/// it still says so. That goes for this node as for all others.
+/// When two nodes claim a token the one that started later owns it, on every node and in whatever
+/// order their claims come. When that one goes elsewhere the other owns it again, since it still
+/// claims it. This node is treated like all others.
 ///
-/// A removed node is remembered, for its data are old: deletions that it missed may have been
-/// collected everywhere else. If it comes back at its old place it is no member until an operator
-/// says so, or until it has bootstrapped. The original took it back at once.
+/// Removed nodes are remembered because their data are old: deletions that they missed may have
+/// been purged everywhere else. One that comes back at its old place is no member until an operator
+/// allows it, or until it has bootstrapped. 0.6 took it back at once.
 #[derive(Debug)]
 pub struct Membership {
     partitioner: Partitioner,
     local: IpAddr,
-    /// What all say, this node included.
     claims: Claims,
-    /// What follows from the claims.
     members: Members,
-    /// The generations of all who were heard of, this node included.
+    /// The generations of all known nodes, this one included.
     generations: BTreeMap<IpAddr, i32>,
-    /// Who of the others is alive.
+    /// Live nodes other than this one.
     alive: BTreeSet<IpAddr>,
-    /// Removed nodes, by the tokens that they had.
+    /// Removed nodes with the tokens that they had.
     removed: BTreeMap<(IpAddr, Token), Removal>,
-    /// Removals that were not done because the node seemed alive: which node, at which token, with
-    /// who said so and at which count of it. It may have been dead, and not be convicted yet.
+    /// Removals that were ignored because the node seemed alive, by node and token: the announcing
+    /// node and the version of its announcement. The node may have been dead but not yet convicted.
     ignored: BTreeMap<(IpAddr, Token), (IpAddr, i32)>,
-    /// The values of [`super::REMOVED_STATE`], by the nodes that say so.
+    /// The values of [`super::REMOVED_STATE`], by announcing node.
     named: BTreeMap<IpAddr, String>,
     given_up: u64,
+    /// Results of the present input.
+    changes: Vec<MembershipChange>,
 }
 
 impl Members {
@@ -83,16 +82,16 @@ impl Members {
         self.ring.token(endpoint).is_some()
     }
 
-    /// The ring with all that is pending: who joins it, leaves it, or takes the place of a dead
-    /// member. Who has come or gone a moment ago, and is dead now, changes nothing: nobody reads
-    /// from it, and what the others have acknowledged each quorum of them has.
+    /// The ring with all pending changes: joining, leaving and replacing nodes. A dead node that
+    /// just arrived or left changes nothing: it is not read from, and each quorum of the others has
+    /// all acknowledged writes.
     pub fn with_pending(&self, is_alive: impl Fn(IpAddr) -> bool) -> TokenMetadata {
         let mut ring = self.ring.clone();
         for endpoint in &self.leaving {
             ring.begin_leave(*endpoint);
         }
         for (endpoint, token) in &self.bootstrapping {
-            // Claims have at most one node join at a token, and none where there is an owner.
+            // At most one node joins at a token, and none at one with an owner.
             let _ = ring.begin_bootstrap(token.clone(), *endpoint);
         }
         let mut former = self.ring.clone();
@@ -122,19 +121,19 @@ impl Members {
         ring
     }
 
-    /// Whether a node owns the token that a plan is about.
+    /// Whether the node of a plan owns its token.
     fn is_there(&self, node: &NodePlace) -> bool {
         self.ring.owner(&node.token) == Some(node.endpoint)
     }
 
-    /// All who own a token.
+    /// The owners of tokens.
     pub fn endpoints(&self) -> BTreeSet<IpAddr> {
         self.ring.members().map(|(_, endpoint)| endpoint).collect()
     }
 }
 
 impl Membership {
-    /// A ring without nodes, as this one sees it.
+    /// A ring without nodes.
     pub fn new(
         partitioner: Partitioner,
         local: IpAddr,
@@ -156,11 +155,12 @@ impl Membership {
             ignored: BTreeMap::new(),
             named: BTreeMap::new(),
             given_up: 0,
+            changes: Vec::new(),
         }
     }
 
-    /// Removed nodes that came back before this start, with their generations at that time: who
-    /// still tells of their removal means an earlier life of theirs.
+    /// Takes removed nodes that came back before this start, with their generations at that time:
+    /// announcements of their removal are about an earlier life.
     pub fn remember_returned(&mut self, returned: impl IntoIterator<Item = (IpAddr, i32)>) {
         for (endpoint, generation) in returned {
             let known = self.generations.entry(endpoint).or_insert(generation);
@@ -168,43 +168,45 @@ impl Membership {
         }
     }
 
-    /// Puts the saved ring in place, before anything was heard. Removed nodes and this one, which
-    /// says itself where it is, are left out.
+    /// Takes the saved ring before there are any news. Removed nodes and this one, which announces
+    /// its place itself, are left out.
     pub fn preload(&mut self, saved: impl IntoIterator<Item = (IpAddr, Token)>) {
         for (endpoint, token) in saved {
-            let is_removed = self.removed.contains_key(&(endpoint, token.clone()));
-            if endpoint != self.local && !is_removed {
-                let claim = Claim { token, purpose: Purpose::Own, generation: None };
-                self.update(endpoint, Some(claim), &mut Vec::new());
-            }
+            self.add_unheard(endpoint, token);
         }
+        self.changes.clear();
     }
 
-    /// Others know a member of which this node has never heard. If that says something itself, or
-    /// was removed, this does not count.
+    /// Adds a member that others know and this node does not. Ignored if it
+    /// announces a place itself, or was removed.
     pub fn learn(&mut self, endpoint: IpAddr, token: &Token) -> Vec<MembershipChange> {
-        let mut changes = Vec::new();
-        let is_removed = self.removed.contains_key(&(endpoint, token.clone()));
-        if endpoint != self.local && !is_removed && self.claims.get(endpoint).is_none() {
-            let claim = Claim { token: token.clone(), purpose: Purpose::Own, generation: None };
-            self.update(endpoint, Some(claim), &mut changes);
+        if self.claims.get(endpoint).is_none() {
+            self.add_unheard(endpoint, token.clone());
         }
-        changes
+        std::mem::take(&mut self.changes)
     }
 
-    /// How often a node was forgotten, since it was silent, that was about to join or to take the
-    /// place of another. From then on it got no writes: whether that was so while it collected data
-    /// it can tell by this number alone.
+    fn add_unheard(&mut self, endpoint: IpAddr, token: Token) {
+        let is_removed = self.removed.contains_key(&(endpoint, token.clone()));
+        if endpoint != self.local && !is_removed {
+            let claim = Claim { token, purpose: Purpose::Own, generation: None };
+            self.update(endpoint, Some(claim));
+        }
+    }
+
+    /// Number of joining or replacing nodes that were forgotten because they were silent. A
+    /// forgotten node gets no writes; a change of this number tells it that it may have missed
+    /// some.
     pub fn given_up(&self) -> u64 {
         self.given_up
     }
 
-    /// The ring now.
+    /// The present ring.
     pub fn members(&self) -> &Members {
         &self.members
     }
 
-    /// The removed nodes that are remembered.
+    /// The remembered removals.
     pub fn removed(&self) -> impl Iterator<Item = RemovedNode> {
         self.removed.iter().map(|((endpoint, token), removal)| RemovedNode {
             endpoint: *endpoint,
@@ -214,19 +216,17 @@ impl Membership {
         })
     }
 
-    /// Removed nodes that have no place and are not to come back with their data: nothing that they
-    /// ask for is done.
+    /// Removed nodes without a place that must not return with their data: their requests are
+    /// refused.
     pub fn turned_away(&self) -> impl Iterator<Item = IpAddr> {
         self.without_place().map(|(endpoint, _)| endpoint)
     }
 
-    /// The value of [`super::REMOVED_STATE`]: these nodes, each with its last start that has no
+    /// The value of [`super::REMOVED_STATE`]: these nodes, each with its last start without a
     /// place.
     pub fn removed_state(&self) -> String {
-        let last = self.without_place();
-        removed_state::format(
-            last.map(|(endpoint, it)| (endpoint, it.generation.max(it.refused))).collect(),
-        )
+        let last = |(endpoint, it): (_, &Removal)| (endpoint, it.generation.max(it.refused));
+        format_removals(self.without_place().map(last).collect())
     }
 
     fn without_place(&self) -> impl Iterator<Item = (IpAddr, &Removal)> {
@@ -239,63 +239,60 @@ impl Membership {
         })
     }
 
-    /// Whether a removed node has started since, and collects all data of another place.
+    /// Whether a removed node has restarted and collects all data of another place.
     fn replaces_since(&self, endpoint: IpAddr, removal: &Removal) -> bool {
         let is_new_start = self.generation(endpoint) > removal.generation.max(removal.refused);
         is_new_start && matches!(self.members.plans.get(&endpoint), Some(Plan::Replace(_)))
     }
 
-    /// An operator wants a removed node back with the data that it has. It is taken back when it
-    /// has started anew, which `known`, what gossip knows of it, may already tell. `None` if no
-    /// such node was removed.
+    /// Allows a removed node to return with its data, once it has been restarted. `known` is its
+    /// state in gossip, which may have that start already. `None` if no such node was removed.
     pub fn allow_return(
         &mut self,
         endpoint: IpAddr,
         known: Option<&EndpointState>,
     ) -> Option<Vec<MembershipChange>> {
-        let mut changes = Vec::new();
         for ((removed, token), removal) in &mut self.removed {
             if *removed == endpoint {
                 removal.may_return = true;
                 let (token, generation) = (token.clone(), removal.generation);
                 let node = RemovedNode { endpoint, token, generation, may_return: true };
-                changes.push(MembershipChange::MayReturn(node));
+                self.changes.push(MembershipChange::MayReturn(node));
             }
         }
-        if changes.is_empty() {
+        if self.changes.is_empty() {
             return None;
         }
         if let Some(known) = known
             && let Some(state) = known.states.get(MOVE_STATE)
         {
-            changes.extend(self.follow(&GossipEvent::StateChanged {
-                endpoint,
-                generation: known.generation,
-                name: MOVE_STATE.to_owned(),
-                state: state.clone(),
-            }));
+            let (generation, name) = (known.generation, MOVE_STATE.to_owned());
+            let state = state.clone();
+            self.apply(&GossipEvent::StateChanged { endpoint, generation, name, state });
         }
-        Some(changes)
+        Some(std::mem::take(&mut self.changes))
     }
 
-    /// This node takes its place, before it tells the others. A saved ring may still have its
-    /// former address there, which loses it.
+    /// Places this node, before it tells the others. A saved ring may still have its former address
+    /// there, which loses the token.
     pub fn announce(&mut self, own: &Move) -> Vec<MembershipChange> {
-        let mut changes = Vec::new();
-        self.place(self.local, own, 0, &mut changes);
-        changes
+        self.place(self.local, own, 0);
+        std::mem::take(&mut self.changes)
     }
 
-    /// This node says something of a place besides its own one, or nothing any more.
+    /// Sets or clears the plan of this node.
     pub fn announce_plan(&mut self, plan: Option<&Plan>) -> Vec<MembershipChange> {
-        let mut changes = Vec::new();
-        self.plan(self.local, plan, 0, &mut changes);
-        changes
+        self.plan(self.local, plan, 0);
+        std::mem::take(&mut self.changes)
     }
 
-    /// Follows what a gossiper found out.
+    /// Takes an event of the gossiper.
     pub fn follow(&mut self, event: &GossipEvent) -> Vec<MembershipChange> {
-        let mut changes = Vec::new();
+        self.apply(event);
+        std::mem::take(&mut self.changes)
+    }
+
+    fn apply(&mut self, event: &GossipEvent) {
         match event {
             GossipEvent::Appeared { endpoint, generation } => {
                 self.generations.insert(*endpoint, *generation);
@@ -303,32 +300,32 @@ impl Membership {
             GossipEvent::Restarted { endpoint, generation } => {
                 self.generations.insert(*endpoint, *generation);
                 self.alive.insert(*endpoint);
-                // If it still has a plan it says so anew.
-                self.plan(*endpoint, None, 0, &mut changes);
+                // If it still has a plan it announces that again.
+                self.plan(*endpoint, None, 0);
             }
-            GossipEvent::Up { endpoint } => {
+            GossipEvent::Up(endpoint) => {
                 self.alive.insert(*endpoint);
             }
-            GossipEvent::Down { endpoint } => {
+            GossipEvent::Down(endpoint) => {
                 self.alive.remove(endpoint);
-                self.reconsider(*endpoint, &mut changes);
+                self.reconsider(*endpoint);
             }
-            GossipEvent::OwnGenerationRaised { generation }
-            | GossipEvent::OwnGenerationLowered { generation } => {
+            GossipEvent::OwnGenerationRaised(generation)
+            | GossipEvent::OwnGenerationLowered(generation) => {
                 self.generations.insert(self.local, *generation);
                 let renewed =
                     |claim: &Claim| Claim { generation: Some(*generation), ..claim.clone() };
                 if let Some(claim) = self.claims.get(self.local).map(renewed) {
-                    self.update(self.local, Some(claim), &mut changes);
+                    self.update(self.local, Some(claim));
                 }
             }
             GossipEvent::StateChanged { endpoint, generation, name, state }
                 if name == MOVE_STATE && *endpoint != self.local =>
             {
                 self.generations.insert(*endpoint, *generation);
-                // A gossiper has refused, and told of, what does not parse.
+                // The gossiper has refused values that do not parse.
                 if let Ok(Some(place)) = Move::parse(self.partitioner, &state.value) {
-                    self.place(*endpoint, &place, state.version, &mut changes);
+                    self.place(*endpoint, &place, state.version);
                 }
             }
             GossipEvent::StateChanged { endpoint, generation, name, state }
@@ -336,62 +333,59 @@ impl Membership {
             {
                 self.generations.insert(*endpoint, *generation);
                 let plan = Plan::parse(self.partitioner, &state.value);
-                self.plan(*endpoint, plan.as_ref(), state.version, &mut changes);
+                self.plan(*endpoint, plan.as_ref(), state.version);
             }
             GossipEvent::StateChanged { endpoint, name, state, .. }
                 if name == REMOVED_STATE && *endpoint != self.local =>
             {
                 self.named.insert(*endpoint, state.value.clone());
-                self.reconsider_named(*endpoint, &mut changes);
+                self.reconsider_named(*endpoint);
             }
-            GossipEvent::Forgotten { endpoint, .. } | GossipEvent::Disowned { endpoint } => {
+            GossipEvent::Forgotten { endpoint, .. } | GossipEvent::Disowned(endpoint) => {
                 self.named.remove(endpoint);
                 let replaces = matches!(self.members.plans.get(endpoint), Some(Plan::Replace(_)));
                 if replaces || self.members.bootstrapping.contains_key(endpoint) {
                     self.given_up += 1;
                 }
-                self.plan(*endpoint, None, 0, &mut changes);
+                self.plan(*endpoint, None, 0);
                 self.generations.remove(endpoint);
                 self.alive.remove(endpoint);
-                self.update(*endpoint, None, &mut changes);
+                self.update(*endpoint, None);
             }
             _ => {}
         }
-        changes
     }
 
-    /// `version` is the count of the endpoint at which it said this.
-    fn place(
-        &mut self,
-        endpoint: IpAddr,
-        place: &Move,
-        version: i32,
-        changes: &mut Vec<MembershipChange>,
-    ) {
+    fn notice(&mut self, notice: MembershipNotice) {
+        self.changes.push(MembershipChange::Notice(notice));
+    }
+
+    /// Takes an announced place. `version` is that of the announcement.
+    fn place(&mut self, endpoint: IpAddr, place: &Move, version: i32) {
         match place {
-            Move::Boot(token) => self.boot(endpoint, token, changes),
+            Move::Boot(token) => self.boot(endpoint, token),
             Move::Normal { token, removed } => {
-                self.normal(endpoint, token, changes);
+                self.normal(endpoint, token);
                 match removed {
-                    Some(token) => self.remove(token, endpoint, version, changes),
+                    Some(token) => self.remove(token, endpoint, version),
                     None => self.take_back(endpoint, token),
                 }
             }
-            Move::Leaving(token) => self.leaving(endpoint, token, changes),
+            Move::Leaving(token) => self.leaving(endpoint, token),
             Move::Left(token) => {
                 let known = self.members.ring.token(endpoint);
                 if known.is_some_and(|known| known != token) {
                     let notice = MembershipNotice::Mismatch { endpoint, word: "left" };
-                    changes.push(MembershipChange::Notice(notice));
+                    self.notice(notice);
                 }
                 self.note_place(endpoint);
-                self.update(endpoint, None, changes);
+                self.update(endpoint, None);
             }
         }
     }
 
-    /// A node has a place, or has left one as it should. Started after it was removed from another
-    /// one it is not what was removed, also when it has left.
+    /// Notes that a node has a place, or has left one in order. If it started after its removal
+    /// from another one, it is not the removed node, also when it has left.
     fn note_place(&mut self, endpoint: IpAddr) {
         let own = self.generation(endpoint);
         for ((removed, _), removal) in &mut self.removed {
@@ -401,53 +395,40 @@ impl Membership {
         }
     }
 
-    /// `version` is the count of the endpoint at which it said this.
-    fn plan(
-        &mut self,
-        by: IpAddr,
-        plan: Option<&Plan>,
-        version: i32,
-        changes: &mut Vec<MembershipChange>,
-    ) {
+    /// Takes an announced plan. `version` is that of the announcement.
+    fn plan(&mut self, by: IpAddr, plan: Option<&Plan>, version: i32) {
         if let Some(Plan::Replaced(NodePlace { endpoint, token })) = plan {
-            self.replaced(*endpoint, token, by, version, changes);
+            self.replaced(*endpoint, token, by, version);
         }
-        // A replacement collects all its data, as a bootstrapping node does.
+        // A replacement collects all data, like a bootstrapping node.
         if let Some(Plan::Replace(NodePlace { token, .. })) = plan
             && let Some(removal) = self.removed.get(&(by, token.clone()))
             && self.generation(by) > removal.generation
         {
-            self.readmit(by, token, changes);
+            self.readmit(by, token);
         }
         let before = match plan {
             Some(plan) => self.members.plans.insert(by, plan.clone()),
             None => self.members.plans.remove(&by),
         };
-        changes.extend((before.as_ref() != plan).then_some(MembershipChange::Ring));
+        self.changes.extend((before.as_ref() != plan).then_some(MembershipChange::Ring));
     }
 
-    /// A node has got the token of a dead one, which must not come back to it: it would take it
-    /// away again, since it had started later.
-    fn replaced(
-        &mut self,
-        endpoint: IpAddr,
-        token: &Token,
-        by: IpAddr,
-        version: i32,
-        changes: &mut Vec<MembershipChange>,
-    ) {
+    /// Takes the announcement that a node got the token of a dead one. That one must not come back
+    /// to it: it may have started later, and would own the token again.
+    fn replaced(&mut self, endpoint: IpAddr, token: &Token, by: IpAddr, version: i32) {
         let claims = self.claims.get(endpoint).is_some_and(|claim| claim.token == *token);
         if endpoint == by || !claims || self.removed.contains_key(&(endpoint, token.clone())) {
             return;
         }
         if endpoint == self.local {
-            changes.push(MembershipChange::Notice(MembershipNotice::RemovalOfSelf));
+            self.notice(MembershipNotice::RemovalOfSelf);
         } else if self.is_removable(endpoint, by, version) {
-            self.remove_owner(endpoint, token, changes);
+            self.remove_owner(endpoint, token);
         } else {
             self.ignore(endpoint, token, (by, version));
             let notice = MembershipNotice::RemovalIgnored { endpoint, by };
-            changes.push(MembershipChange::Notice(notice));
+            self.notice(notice);
         }
     }
 
@@ -458,7 +439,7 @@ impl Membership {
         self.ignored.insert((endpoint, token.clone()), said);
     }
 
-    /// A node says no more that another one was removed, and owns this token.
+    /// Drops ignored removals that a node, which owns this token, does not announce any more.
     fn take_back(&mut self, by: IpAddr, own: &Token) {
         let is_taken_back = |endpoint: IpAddr, token: &Token, said: &(IpAddr, i32)| {
             said.0 == by && token != own && !self.names(by, endpoint)
@@ -473,9 +454,8 @@ impl Membership {
         }
     }
 
-    /// A node is dead that others took for dead before: what they had it removed for is done now,
-    /// unless it was started since.
-    fn reconsider(&mut self, endpoint: IpAddr, changes: &mut Vec<MembershipChange>) {
+    /// Carries out the ignored removals of a node that is dead now, unless it was restarted since.
+    fn reconsider(&mut self, endpoint: IpAddr) {
         let of_it = self.ignored.iter().filter(|((ignored, _), _)| *ignored == endpoint);
         let of_it: Vec<(Token, (IpAddr, i32))> =
             of_it.map(|((_, token), said)| (token.clone(), *said)).collect();
@@ -483,48 +463,48 @@ impl Membership {
             self.ignored.remove(&(endpoint, token.clone()));
             let claims = self.claims.get(endpoint).is_some_and(|claim| claim.token == token);
             if claims && self.is_removable(endpoint, by, version) {
-                self.remove_owner(endpoint, &token, changes);
+                self.remove_owner(endpoint, &token);
             }
         }
     }
 
-    /// A node names the starts that were removed: what it had others removed for is done now.
-    fn reconsider_named(&mut self, by: IpAddr, changes: &mut Vec<MembershipChange>) {
+    /// Carries out ignored removals of starts that a node names as removed.
+    fn reconsider_named(&mut self, by: IpAddr) {
         let said = self.ignored.iter().filter(|(_, said)| said.0 == by);
         let ignored: BTreeSet<IpAddr> = said.map(|((endpoint, _), _)| *endpoint).collect();
         for endpoint in ignored {
             if !self.alive.contains(&endpoint) && self.names(by, endpoint) {
-                self.reconsider(endpoint, changes);
+                self.reconsider(endpoint);
             }
         }
     }
 
-    /// Whether a node says that the last start of an endpoint was removed.
+    /// Whether a node names the last start of an endpoint as removed.
     fn names(&self, by: IpAddr, endpoint: IpAddr) -> bool {
         let named = self.named.get(&by);
-        named.is_some_and(|it| removed_state::names(it, endpoint, self.generation(endpoint)))
+        named.is_some_and(|it| names_removal(it, endpoint, self.generation(endpoint)))
     }
 
-    /// A node that bootstraps is on the ring no more, if it was. It collects all data anew, and so
-    /// may have been removed before.
-    fn boot(&mut self, endpoint: IpAddr, token: &Token, changes: &mut Vec<MembershipChange>) {
+    /// A bootstrapping node is no member any more. It may have been removed before, since it
+    /// collects all its data again.
+    fn boot(&mut self, endpoint: IpAddr, token: &Token) {
         if self.members.is_member(endpoint) && !self.members.leaving.contains(&endpoint) {
             let notice = MembershipNotice::Jump { endpoint, to: "bootstrap" };
-            changes.push(MembershipChange::Notice(notice));
+            self.notice(notice);
         }
-        self.readmit(endpoint, token, changes);
+        self.readmit(endpoint, token);
         let joining = self.claims.all_joining(token).find(|other| *other != endpoint);
         let owner = self.members.ring.owner(token).filter(|owner| *owner != endpoint);
         if let Some(other) = joining.or(owner) {
             let text = self.partitioner.display_token(token);
             let notice = MembershipNotice::Collision { endpoint, other, token: text };
-            changes.push(MembershipChange::Notice(notice));
+            self.notice(notice);
         }
-        self.update(endpoint, Some(self.claim(endpoint, token, Purpose::Join)), changes);
+        self.update(endpoint, Some(self.claim(endpoint, token, Purpose::Join)));
     }
 
-    fn normal(&mut self, endpoint: IpAddr, token: &Token, changes: &mut Vec<MembershipChange>) {
-        if !self.may_return(endpoint, token, changes) {
+    fn normal(&mut self, endpoint: IpAddr, token: &Token) {
+        if !self.may_return(endpoint, token) {
             return;
         }
         self.note_place(endpoint);
@@ -532,23 +512,23 @@ impl Membership {
         let was_leaving = self.members.leaving.contains(&endpoint);
         if known.is_some_and(|known| known != token || was_leaving) {
             let notice = MembershipNotice::Jump { endpoint, to: "normal" };
-            changes.push(MembershipChange::Notice(notice));
+            self.notice(notice);
         }
-        let place = changes.len();
+        let place = self.changes.len();
         let before = self.members.ring.owner(token).filter(|owner| *owner != endpoint);
-        self.update(endpoint, Some(self.claim(endpoint, token, Purpose::Own)), changes);
+        self.update(endpoint, Some(self.claim(endpoint, token, Purpose::Own)));
         if let Some(owner) = before {
             let wins = self.members.ring.owner(token) == Some(endpoint);
             let token = self.partitioner.display_token(token);
             let notice = MembershipNotice::SameToken { endpoint, owner, token, wins };
-            changes.insert(place, MembershipChange::Notice(notice));
+            self.changes.insert(place, MembershipChange::Notice(notice));
         }
     }
 
-    /// A node that is leaving must have owned the token before. If somebody else has it, that is by
-    /// a later start, or was until now.
-    fn leaving(&mut self, endpoint: IpAddr, token: &Token, changes: &mut Vec<MembershipChange>) {
-        if !self.may_return(endpoint, token, changes) {
+    /// A leaving node must have owned the token before. Another owner has a later start, or owned
+    /// it until now.
+    fn leaving(&mut self, endpoint: IpAddr, token: &Token) {
+        if !self.may_return(endpoint, token) {
             return;
         }
         let known = self.members.ring.token(endpoint);
@@ -558,25 +538,19 @@ impl Membership {
             } else {
                 MembershipNotice::Jump { endpoint, to: "leaving" }
             };
-            changes.push(MembershipChange::Notice(notice));
+            self.notice(notice);
         }
-        self.update(endpoint, Some(self.claim(endpoint, token, Purpose::Leave)), changes);
+        self.update(endpoint, Some(self.claim(endpoint, token, Purpose::Leave)));
     }
 
-    /// Somebody removed the dead owner of a token, and says so until its own next start, long after
-    /// another node may have taken the place. So who is alive is not meant, nor who has started
-    /// since; the original removes them as well.
-    fn remove(
-        &mut self,
-        token: &Token,
-        by: IpAddr,
-        version: i32,
-        changes: &mut Vec<MembershipChange>,
-    ) {
+    /// Takes the announcement that the dead owner of a token was removed. It is repeated until the
+    /// announcing node restarts, long after another node may have taken the place. So nodes that
+    /// are alive or restarted since are not meant; 0.6 removes them as well.
+    fn remove(&mut self, token: &Token, by: IpAddr, version: i32) {
         let joining: Vec<IpAddr> = self.claims.all_joining(token).collect();
         for endpoint in joining {
             if self.is_removable(endpoint, by, version) {
-                self.update(endpoint, None, changes);
+                self.update(endpoint, None);
             }
         }
         let mut is_first = true;
@@ -588,21 +562,16 @@ impl Membership {
                     self.ignore(endpoint, token, (by, version));
                     MembershipNotice::RemovalIgnored { endpoint, by }
                 };
-                changes.extend(is_first.then_some(MembershipChange::Notice(notice)));
+                self.changes.extend(is_first.then_some(MembershipChange::Notice(notice)));
                 return;
             }
-            self.remove_owner(endpoint, token, changes);
-            // The next one may be as dead: a former address of the same node, for one.
+            self.remove_owner(endpoint, token);
+            // The next owner may be dead as well, such as a former address of the same node.
             is_first = false;
         }
     }
 
-    fn remove_owner(
-        &mut self,
-        endpoint: IpAddr,
-        token: &Token,
-        changes: &mut Vec<MembershipChange>,
-    ) {
+    fn remove_owner(&mut self, endpoint: IpAddr, token: &Token) {
         let generation = self.generation(endpoint);
         self.generations.remove(&endpoint);
         if self.removed.len() >= MAX_REMOVED {
@@ -610,15 +579,15 @@ impl Membership {
         }
         let may_return = false;
         self.removed.insert((endpoint, token.clone()), Removal::new(generation, may_return));
-        self.update(endpoint, None, changes);
+        self.update(endpoint, None);
         let node = RemovedNode { endpoint, token: token.clone(), generation, may_return };
-        changes.push(MembershipChange::Removed(node));
+        self.changes.push(MembershipChange::Removed(node));
     }
 
-    /// Whether an endpoint is dead, and was started last before `by` said this. When that was
-    /// follows from the version: a counter grows by one a second, and a generation is the time of a
-    /// start. Some generations are ahead of the time: nodes of this program name the start as well.
-    /// What this node says itself it says now.
+    /// Whether an endpoint is dead, and has not been restarted since `by` announced this. The time
+    /// of the announcement follows from its version: a counter grows by one a second, and a
+    /// generation is the time of a start. Some generations are ahead of the time, so nodes of this
+    /// program also name the start. An announcement of this node is of now.
     fn is_removable(&self, endpoint: IpAddr, by: IpAddr, version: i32) -> bool {
         let said_secs = i64::from(self.generation(by)) + i64::from(version);
         let is_older = i64::from(self.generation(endpoint)) <= said_secs;
@@ -626,57 +595,46 @@ impl Membership {
         !self.alive.contains(&endpoint) && is_meant
     }
 
-    /// Whether a node may be on the ring at this token: unless it was removed from there. Then it
-    /// is nowhere, whatever it said before.
-    fn may_return(
-        &mut self,
-        endpoint: IpAddr,
-        token: &Token,
-        changes: &mut Vec<MembershipChange>,
-    ) -> bool {
+    /// Whether a node may own this token: unless it was removed from there. Then it has no place,
+    /// whatever it announced before.
+    fn may_return(&mut self, endpoint: IpAddr, token: &Token) -> bool {
         let own = self.generation(endpoint);
         let Some(removal) = self.removed.get_mut(&(endpoint, token.clone())) else { return true };
         let Removal { generation, may_return, .. } = *removal;
         let is_new_start = own > generation;
         if endpoint == self.local || is_new_start && may_return {
-            self.readmit(endpoint, token, changes);
+            self.readmit(endpoint, token);
             return true;
         }
         removal.refused = own;
-        // It has to be told, whether the others knew it or not.
-        changes.push(MembershipChange::Ring);
+        // It has to hear of its removal, also if it was no member.
+        self.changes.push(MembershipChange::Ring);
         let text = self.partitioner.display_token(token);
         let notice = if may_return {
             MembershipNotice::ReturnAwaitsStart { endpoint, token: text }
         } else {
             MembershipNotice::ReturnRefused { endpoint, token: text }
         };
-        changes.push(MembershipChange::Notice(notice));
-        self.update(endpoint, None, changes);
+        self.notice(notice);
+        self.update(endpoint, None);
         false
     }
 
-    /// A removal counts no more.
-    fn readmit(&mut self, endpoint: IpAddr, token: &Token, changes: &mut Vec<MembershipChange>) {
+    /// Drops a removal.
+    fn readmit(&mut self, endpoint: IpAddr, token: &Token) {
         if self.removed.remove(&(endpoint, token.clone())).is_some() {
             let (token, generation) = (token.clone(), self.generation(endpoint));
-            changes.push(MembershipChange::Readmitted { endpoint, token, generation });
+            self.changes.push(MembershipChange::Readmitted { endpoint, token, generation });
         }
     }
 
-    /// What an endpoint says now.
     fn claim(&self, endpoint: IpAddr, token: &Token, purpose: Purpose) -> Claim {
         Claim { token: token.clone(), purpose, generation: Some(self.generation(endpoint)) }
     }
 
-    /// An endpoint says this now, or nothing any more. The tokens of its last claim and of this one
-    /// go to whom they belong by all claims.
-    fn update(
-        &mut self,
-        endpoint: IpAddr,
-        claim: Option<Claim>,
-        changes: &mut Vec<MembershipChange>,
-    ) {
+    /// Replaces the claim of an endpoint. The tokens of its old and new claim go to the owners that
+    /// follow from all claims.
+    fn update(&mut self, endpoint: IpAddr, claim: Option<Claim>) {
         let was_displaced = self.displaced_by().is_some();
         let before = self.claims.replace(endpoint, claim);
         let tokens = before.iter().chain(self.claims.get(endpoint));
@@ -695,10 +653,10 @@ impl Membership {
             if *owner != endpoint || is_own_return {
                 let (owner, token) = (*owner, self.partitioner.display_token(token));
                 let notice = MembershipNotice::Reclaimed { owner, token };
-                changes.push(MembershipChange::Notice(notice));
+                self.notice(notice);
             }
             if is_own_return {
-                changes.push(MembershipChange::Reannounce);
+                self.changes.push(MembershipChange::Reannounce);
             }
         }
         if let Some((token, owner)) = self.displaced_by()
@@ -706,12 +664,18 @@ impl Membership {
         {
             let token = self.partitioner.display_token(token);
             let notice = MembershipNotice::PlaceLost { token, owner };
-            changes.push(MembershipChange::Notice(notice));
+            self.notice(notice);
         }
-        turn.tell(changes);
+        let Turn { lost, gained, is_changed } = turn;
+        let is_changed = is_changed || !lost.is_empty() || !gained.is_empty();
+        let losers = lost.into_iter().filter(|it| !gained.contains_key(it));
+        self.changes.extend(losers.map(|endpoint| MembershipChange::ForgetToken { endpoint }));
+        let save = |(endpoint, token)| MembershipChange::SaveToken { endpoint, token };
+        self.changes.extend(gained.into_iter().map(save));
+        self.changes.extend(is_changed.then_some(MembershipChange::Ring));
     }
 
-    /// Takes those out who have a token, or join there, and should not.
+    /// Removes nodes that own a token, or join there, and should not.
     fn clear(&mut self, token: &Token, turn: &mut Turn) {
         let owner = self.claims.owner(token);
         if let Some(former) = self.members.ring.owner(token)
@@ -727,7 +691,7 @@ impl Membership {
         turn.is_changed |= self.members.bootstrapping.len() != count;
     }
 
-    /// Puts those in who should have a token, or join there. Where they were before is cleared.
+    /// Adds nodes that should own a token, or join there. Their former tokens are cleared.
     fn fill(&mut self, token: &Token, turn: &mut Turn) {
         if let Some(owner) = self.claims.owner(token) {
             if self.members.ring.owner(token) != Some(owner) {
@@ -747,7 +711,7 @@ impl Membership {
         }
     }
 
-    /// The token that this node claims in vain, and who has it.
+    /// The token that this node claims and another one owns, and that owner.
     fn displaced_by(&self) -> Option<(&Token, IpAddr)> {
         let claim = self.claims.get(self.local)?;
         let owner = self.members.ring.owner(&claim.token)?;
@@ -755,32 +719,19 @@ impl Membership {
         is_displaced.then_some((&claim.token, owner))
     }
 
-    /// The last start of an endpoint that was heard of.
+    /// The last known start of an endpoint.
     fn generation(&self, endpoint: IpAddr) -> i32 {
         self.generations.get(&endpoint).copied().unwrap_or(i32::MIN)
     }
 }
 
-/// What one claim changes.
+/// Changes by one claim.
 #[derive(Debug, Default)]
 struct Turn {
     lost: BTreeSet<IpAddr>,
     gained: BTreeMap<IpAddr, Token>,
-    /// Whether something else is new about who joins or leaves.
+    /// Whether joining or leaving nodes changed otherwise.
     is_changed: bool,
-}
-
-impl Turn {
-    fn tell(self, changes: &mut Vec<MembershipChange>) {
-        let is_changed = self.is_changed || !self.lost.is_empty() || !self.gained.is_empty();
-        let losers = self.lost.into_iter().filter(|it| !self.gained.contains_key(it));
-        changes.extend(losers.map(|endpoint| MembershipChange::ForgetToken { endpoint }));
-        let gained = self.gained.into_iter();
-        changes.extend(
-            gained.map(|(endpoint, token)| MembershipChange::SaveToken { endpoint, token }),
-        );
-        changes.extend(is_changed.then_some(MembershipChange::Ring));
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What comes of news about the places of nodes.
+//! Results of news about the places of nodes.
 
 use crate::ring::Token;
 use log::Level;
@@ -8,147 +8,75 @@ use std::net::IpAddr;
 /// A node that an operator removed because it was dead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemovedNode {
-    /// Who.
+    /// Its address.
     pub endpoint: IpAddr,
     /// The token that it owned.
     pub token: Token,
-    /// Its generation at that time, as far as it was known.
+    /// Its last known generation at that time.
     pub generation: i32,
-    /// Whether it may come back with the data that it has.
+    /// Whether it may come back with its old data.
     pub may_return: bool,
 }
 
-/// What a caller has to do because the ring changed, in the order in which it happened.
+/// An action that a change of the ring asks of the caller. Actions are in order.
+#[expect(missing_docs, reason = "the names of the fields say it")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MembershipChange {
-    /// Members, joining or leaving nodes changed: to be published, and the ranges that they are to
-    /// get computed anew.
+    /// Members, joining or leaving nodes changed: publish the ring.
     Ring,
-    /// The token of an endpoint has to be saved for the next start.
-    SaveToken {
-        /// Whose. This node itself is among them.
-        endpoint: IpAddr,
-        /// The token.
-        token: Token,
-    },
-    /// The saved token of an endpoint does not count any more.
-    ForgetToken {
-        /// Whose.
-        endpoint: IpAddr,
-    },
-    /// A dead node was removed by an operator. To be saved; gossip has to forget it, and the
-    /// others have to take over what it held.
+    /// Save the token of an endpoint, which may be this node, for the next start.
+    SaveToken { endpoint: IpAddr, token: Token },
+    /// Drop the saved token of an endpoint.
+    ForgetToken { endpoint: IpAddr },
+    /// An operator removed a dead node: save that. Gossip has to forget the node.
     Removed(RemovedNode),
-    /// An operator wants a removed node back. To be saved: it may come back after the next start.
+    /// An operator allows a removed node to return: save that.
     MayReturn(RemovedNode),
-    /// A removal counts no more. To be saved, with the generation: some may tell of the removal
-    /// for long.
-    Readmitted {
-        /// Who was removed.
-        endpoint: IpAddr,
-        /// From which token it was removed.
-        token: Token,
-        /// Its generation now.
-        generation: i32,
-    },
-    /// This node has its token again, which another had for a while. To be said anew: originals go
-    /// by what they hear last, and have forgotten that this node claims it.
+    /// A removal is void: save that with the present generation, since others may announce the
+    /// removal for a long time.
+    Readmitted { endpoint: IpAddr, token: Token, generation: i32 },
+    /// This node regained its token, which another node had for a while: announce it again.
+    /// Nodes of 0.6 obey the last announcement that they heard, which is the other node's.
     Reannounce,
-    /// Something for the log.
+    /// Log a line.
     Notice(MembershipNotice),
 }
 
-/// Something about the ring that an operator may want to know. `Display` is the log line, in the
-/// words of 0.6 where it had any.
+/// A line about the ring for operators, in the words of 0.6 where it had any.
+#[expect(missing_docs, reason = "the names of the fields say it")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MembershipNotice {
-    /// A node is in a state that does not follow from the one before; some news were missed.
-    Jump {
-        /// Who.
-        endpoint: IpAddr,
-        /// To which state.
-        to: &'static str,
-    },
-    /// A node leaves from another token than it had.
-    Mismatch {
-        /// Who.
-        endpoint: IpAddr,
-        /// `leaving` or `left`.
-        word: &'static str,
-    },
-    /// Two nodes claim a token.
-    SameToken {
-        /// Who claims it now.
-        endpoint: IpAddr,
-        /// Who had it.
-        owner: IpAddr,
-        /// The token.
-        token: String,
-        /// Whether the former has it now.
-        wins: bool,
-    },
+    /// The state of a node does not follow from the one before: news were missed.
+    Jump { endpoint: IpAddr, to: &'static str },
+    /// A node leaves a token that it did not own. `word` is `leaving` or `left`.
+    Mismatch { endpoint: IpAddr, word: &'static str },
+    /// A node claims the token of another one.
+    SameToken { endpoint: IpAddr, owner: IpAddr, token: String, wins: bool },
     /// This node lost its token, and so its place.
-    PlaceLost {
-        /// The token.
-        token: String,
-        /// Who has it now.
-        owner: IpAddr,
-    },
-    /// Who had a token went elsewhere, and another had claimed it all the time.
-    Reclaimed {
-        /// Who has it now.
-        owner: IpAddr,
-        /// The token.
-        token: String,
-    },
-    /// A node bootstraps at a token that another has or bootstraps at. Writes go to the
-    /// first of them.
-    Collision {
-        /// Who bootstraps.
-        endpoint: IpAddr,
-        /// Who has the token.
-        other: IpAddr,
-        /// The token.
-        token: String,
-    },
-    /// Somebody says that a node was removed which is alive, or was started since.
-    RemovalIgnored {
-        /// Which node.
-        endpoint: IpAddr,
-        /// Who says so.
-        by: IpAddr,
-    },
-    /// Somebody says that the owner of this node's token was removed.
+    PlaceLost { token: String, owner: IpAddr },
+    /// The owner of a token went elsewhere, and a former claimant owns it again.
+    Reclaimed { owner: IpAddr, token: String },
+    /// A node bootstraps at a token that `other` owns or bootstraps at. Writes go to the first.
+    Collision { endpoint: IpAddr, other: IpAddr, token: String },
+    /// A node was removed that is alive or was restarted since.
+    RemovalIgnored { endpoint: IpAddr, by: IpAddr },
+    /// The owner of this node's token was removed.
     RemovalOfSelf,
     /// A removed node is back with its old data.
-    ReturnRefused {
-        /// Who.
-        endpoint: IpAddr,
-        /// Its token.
-        token: String,
-    },
-    /// A removed node that may come back was not started since.
-    ReturnAwaitsStart {
-        /// Who.
-        endpoint: IpAddr,
-        /// Its token.
-        token: String,
-    },
+    ReturnRefused { endpoint: IpAddr, token: String },
+    /// A removed node that may come back was not restarted yet.
+    ReturnAwaitsStart { endpoint: IpAddr, token: String },
 }
 
 impl MembershipNotice {
-    /// How loudly the log says it.
+    /// Level of the log line.
     pub fn level(&self) -> Level {
         match self {
             Self::Jump { .. } | Self::RemovalOfSelf => Level::Info,
-            Self::Mismatch { .. }
-            | Self::SameToken { .. }
-            | Self::Reclaimed { .. }
-            | Self::RemovalIgnored { .. }
-            | Self::ReturnAwaitsStart { .. } => Level::Warn,
             Self::PlaceLost { .. } | Self::Collision { .. } | Self::ReturnRefused { .. } => {
                 Level::Error
             }
+            _ => Level::Warn,
         }
     }
 }

@@ -16,58 +16,58 @@ use crate::base::bytes::{ByteReader, Malformed};
 use crate::base::java::{JavaReader, JavaWriter, TooLong};
 use std::net::IpAddr;
 
-/// Least bytes of a digest.
+/// Fewest bytes of a digest.
 const LEAST_DIGEST: usize = 1 + 4 + 4 + 4;
 
-/// Least bytes of an endpoint with its state.
+/// Fewest bytes of an endpoint with its state.
 const LEAST_ENDPOINT: usize = 1 + 4 + 4 + 4 + 4;
 
-/// Least bytes of an application state.
+/// Fewest bytes of an application state.
 const LEAST_STATE: usize = 2 + 2 + 4;
 
 /// Most states of an endpoint in a message. No node sends as many. States above
 /// [`super::admission::MAX_STATES`] are left out one by one.
 const MOST_STATES: usize = 1024;
 
-/// Most endpoints in a message. No node knows as many, though an original lists itself twice.
+/// Most endpoints in a message. No node knows as many, though one of 0.6 lists itself twice.
 const MOST_ENDPOINTS: usize = 16 * 1024;
 
-/// How much somebody knows of an endpoint, or wants more than.
+/// The known part of an endpoint's state: the sender has it, or requests what is newer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Digest {
-    /// Of whom.
+    /// The endpoint.
     pub endpoint: IpAddr,
-    /// The generation that is known.
+    /// The known generation.
     pub generation: i32,
-    /// The greatest version that is known of this generation.
+    /// The greatest known version of this generation.
     pub max_version: i32,
 }
 
 /// A message between two gossipers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GossipMessage {
-    /// What the sender knows.
+    /// The sender's knowledge.
     Syn {
-        /// The cluster of the sender. Others do not answer.
+        /// The cluster of the sender. Nodes of others do not answer.
         cluster_name: String,
-        /// How much it knows of each endpoint. An original lists itself twice.
+        /// A digest of each endpoint. A node of 0.6 lists itself twice.
         digests: Vec<Digest>,
     },
     /// The answer to a SYN.
     Ack {
-        /// Of which endpoints it wants more than this.
+        /// Requests for newer states.
         wanted: Vec<Digest>,
-        /// What the sender of the SYN does not know yet.
+        /// States that are new to the sender of the SYN.
         states: Vec<(IpAddr, EndpointState)>,
     },
     /// The answer to an ACK.
     Ack2 {
-        /// What the ACK wanted.
+        /// The requested states.
         states: Vec<(IpAddr, EndpointState)>,
     },
 }
 
-/// Which of the messages it is. The verb of the node wire says so, not the body.
+/// Kind of a message, which its verb says and not its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageKind {
     /// Verb 14.
@@ -79,7 +79,7 @@ pub enum MessageKind {
 }
 
 impl GossipMessage {
-    /// Which of the messages this is.
+    /// The kind of this message.
     pub fn kind(&self) -> MessageKind {
         match self {
             Self::Syn { .. } => MessageKind::Syn,
@@ -106,7 +106,7 @@ impl GossipMessage {
         Ok(out)
     }
 
-    /// Reads a body. What stands behind it is ignored, as an original pads its messages.
+    /// Reads a body. Further bytes are ignored: 0.6 pads its messages.
     pub fn decode(kind: MessageKind, body: &[u8]) -> Result<Self, Malformed> {
         let mut reader = ByteReader::new(body);
         Ok(match kind {
@@ -172,7 +172,7 @@ fn states(reader: &mut ByteReader<'_>) -> Result<Vec<(IpAddr, EndpointState)>, M
     (0..count).map(|_| Ok((reader.address()?, state(reader)?))).collect()
 }
 
-/// Of a name that comes twice the last value counts, as in the original's table.
+/// Reads a state. Of a name that comes twice the last value counts, as in 0.6.
 fn state(reader: &mut ByteReader<'_>) -> Result<EndpointState, Malformed> {
     let mut state = EndpointState::new(reader.i32()?);
     state.heartbeat = reader.i32()?;

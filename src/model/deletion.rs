@@ -20,7 +20,7 @@ impl Deletion {
 
     /// The one that deletes more; of two that delete the same, the one that was made later. 0.6
     /// takes the greater of each half: then what is left depends on whether a compaction has
-    /// dropped the one before it could meet the other, and replicas differ for ever.
+    /// dropped the one before it could meet the other, and replicas differ forever.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
         let rank = |it: &Self| (it.marked_for_delete_at, it.local_deletion_time);

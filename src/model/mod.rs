@@ -1,5 +1,5 @@
-//! The vocabulary that every layer shares: row keys, comparators, schema, cells, mutations, reads.
-//! Pure types and functions, no input or output.
+//! The vocabulary of all layers: row keys, comparators, schema, cells, mutations, slices. Pure
+//! types and functions, no input or output.
 
 pub mod cell;
 pub mod comparator;

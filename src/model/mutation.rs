@@ -185,7 +185,13 @@ impl<'a> MutationBuilder<'a> {
     /// # Panics
     /// If keyspace or key are longer than 65535 bytes: both are validated before.
     pub fn new(schema: &'a Schema, keyspace: &str, key: &[u8]) -> Self {
-        let mut out = Vec::with_capacity(256);
+        Self::with_buffer(schema, keyspace, key, Vec::with_capacity(256))
+    }
+
+    /// The same in a buffer that [`MutationBuilder::finish_with_buffer`] returned: many mutations
+    /// need only one.
+    pub fn with_buffer(schema: &'a Schema, keyspace: &str, key: &[u8], mut out: Vec<u8>) -> Self {
+        out.clear();
         out.put_prefixed(keyspace.as_bytes());
         out.put_prefixed(key);
         let count_at = out.len();
@@ -265,16 +271,22 @@ impl<'a> MutationBuilder<'a> {
     }
 
     /// The mutation.
-    pub fn finish(mut self) -> RowMutation {
+    pub fn finish(self) -> RowMutation {
+        self.finish_with_buffer().0
+    }
+
+    /// The mutation, and the buffer for the next one.
+    pub fn finish_with_buffer(mut self) -> (RowMutation, Vec<u8>) {
         let count = u16::try_from(self.families.len()).expect("fewer families than 65536");
         self.out[self.count_at..self.count_at + 2].copy_from_slice(&count.to_be_bytes());
         for draft in &self.families {
             let at = draft.head_at + 12;
             self.out[at..at + 4].copy_from_slice(&draft.cells.to_be_bytes());
         }
-        let record: Arc<[u8]> = self.out.into();
+        let record: Arc<[u8]> = self.out.as_slice().into();
         let families: SmallVec<_> = self.families.iter().map(|draft| draft.view(&record)).collect();
-        RowMutation { key: self.key, family_numbers: numbers(&families), families, record }
+        let family_numbers = numbers(&families);
+        (RowMutation { key: self.key, family_numbers, families, record }, self.out)
     }
 }
 

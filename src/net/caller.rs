@@ -1,4 +1,4 @@
-//! Calls: requests between nodes of this program for what no verb of 0.6 asks for.
+//! Calls: requests between nodes of this program that no verb of 0.6 covers.
 
 use super::extensions::{CALL, TAKES_REFUSAL};
 use super::message::Header;
@@ -22,7 +22,7 @@ pub enum CallError {
     Refused {
         /// Which node.
         from: IpAddr,
-        /// What it says.
+        /// The reason that it gives.
         why: String,
     },
     /// No message can hold the call.
@@ -80,7 +80,7 @@ impl Answer {
     fn give(&self, answer: Answered) {
         let sender = self.0.lock().take();
         if let Some(sender) = sender {
-            // Who has called may have given up.
+            // The caller may have given up.
             let _ = sender.send(answer);
         }
     }

@@ -1,5 +1,5 @@
-//! What nodes of this program say to each other beyond the wire of 0.6. A node announces by gossip
-//! what it understands; one that announces nothing is spoken to as 0.6.13.
+//! Extensions of the wire of 0.6 between nodes of this program. A node announces by gossip what it
+//! understands; one that announces nothing gets messages as 0.6.13.
 
 use super::message::Header;
 use std::borrow::Cow;
@@ -31,6 +31,6 @@ pub const FULL_DIGEST: Header<'static> =
 pub const TAKES_REFUSAL: Header<'static> =
     Header { name: Cow::Borrowed("X-ALEXANDRA-REFUSALS"), value: b"" };
 
-/// The header of an answer that has no body, because none can hold what was asked for; its value is
-/// a text that says so to the client.
+/// The header of an answer without a body, because none can hold the data that were asked for; its
+/// value is a text for the client.
 pub const REFUSED: &str = "X-ALEXANDRA-REFUSED";

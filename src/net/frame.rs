@@ -8,13 +8,13 @@
 //! i32 length, payload         unless a file follows
 //! ```
 //!
-//! A node of 0.6 looks only at the magic and at bit 3. It sends the whole of its buffer, so that a
-//! payload is a message and often some zeroes behind it, and it ignores what stands there. So it
-//! does not mind the checksum either: the CRC-32 of all of the payload that stands before it.
+//! A node of 0.6 looks only at the magic and at bit 3. It sends the whole of its buffer, so a
+//! payload is a message and often some zeroes after it, which it ignores. So it ignores the
+//! checksum too: the CRC-32 of all of the payload before it.
 
 use crate::base::bytes::ByteReader;
 
-/// What every frame begins with.
+/// First bytes of every frame.
 const MAGIC: u32 = 0xca55_2dfa;
 
 /// Version 1 and no bits.
@@ -26,11 +26,11 @@ const FILE_STREAM: u32 = 0x08;
 /// The last four bytes of the payload are a checksum.
 const CHECKSUMMED: u32 = 0x10;
 
-/// What a connection begins with that carries a file, and nothing else up to its end.
+/// First bytes of a connection that carries a file and nothing else.
 pub const FILE_HEAD: [u8; 8] = [0xca, 0x55, 0x2d, 0xfa, 0, 0, 0x01, 0x08];
 
-/// Longest payload that is sent or accepted, in bytes. A node of 0.6 takes room for whatever length
-/// it is told, and ends if that fails.
+/// Longest payload that is sent or accepted, in bytes. A node of 0.6 allocates any announced
+/// length, and ends if that fails.
 pub const MAX_FRAME_BYTES: usize = 128 << 20;
 
 /// Longest message that is sent: its payload may end with a checksum.
@@ -44,24 +44,17 @@ const MOST_BYTES: usize = HEAD_BYTES + MAX_FRAME_BYTES;
 
 const CHECKSUM_BYTES: usize = 4;
 
-/// Room for reading that a connection keeps. What a long message takes besides is given back.
+/// Room for reading that a connection keeps. Memory of longer messages is given back.
 pub const INITIAL_BYTES: usize = 64 << 10;
-
-/// A message is longer than a frame may be; the value is its length in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a message of {0} bytes is longer than the {MAX_FRAME_BYTES} that a frame can hold")]
-pub struct FrameTooLarge(pub usize);
 
 /// Appends a message in its frame. With a checksum only for a peer that announced that it checks
 /// them, though any would read the message.
-pub fn put_frame(
-    out: &mut Vec<u8>,
-    message: &[u8],
-    checksummed: bool,
-) -> Result<(), FrameTooLarge> {
+///
+/// Appends nothing, and returns false, if no frame can hold the message.
+pub fn put_frame(out: &mut Vec<u8>, message: &[u8], checksummed: bool) -> bool {
     let length = message.len() + if checksummed { CHECKSUM_BYTES } else { 0 };
     if length > MAX_FRAME_BYTES {
-        return Err(FrameTooLarge(message.len()));
+        return false;
     }
     let header = if checksummed { HEADER | CHECKSUMMED } else { HEADER };
     out.reserve(HEAD_BYTES + length);
@@ -72,13 +65,13 @@ pub fn put_frame(
     if checksummed {
         out.extend_from_slice(&crc32fast::hash(message).to_be_bytes());
     }
-    Ok(())
+    true
 }
 
-/// What stands next on a connection.
+/// The next item of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// A message, perhaps with bytes behind it that mean nothing.
+    /// A message, perhaps with meaningless bytes after it.
     Message(&'a [u8]),
     /// All further bytes of the connection are a file: see [`FrameReader::rest`].
     FileStream,
@@ -93,7 +86,7 @@ pub enum FrameError {
     /// The length is negative or too large.
     #[error("a payload of {0} bytes is announced, of at most {MAX_FRAME_BYTES}")]
     Length(i32),
-    /// The bytes are not those that were sent.
+    /// The bytes were damaged.
     #[error("the checksum of a message is wrong: it was damaged on its way")]
     Checksum,
     /// A connection of messages turns into one of a file.
@@ -101,15 +94,15 @@ pub enum FrameError {
     Mixed,
 }
 
-/// Takes what a connection delivers, piece by piece, and gives frames. Its memory grows only with
-/// bytes that have arrived, never with a length that is told.
+/// Splits the bytes of a connection into frames. Its memory grows only with bytes that have
+/// arrived, never with an announced length.
 #[derive(Debug, Default)]
 pub struct FrameReader {
-    /// All of it is initialised; what was read and not used yet stands in `start..end`.
+    /// All of it is initialised; unused bytes that were read stand in `start..end`.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Whether a message was read, which settles what the connection is for.
+    /// Whether a message was read: then the connection carries no file.
     is_of_messages: bool,
 }
 
@@ -119,8 +112,7 @@ impl FrameReader {
         Self::default()
     }
 
-    /// Where to put the next bytes. Never empty, if [`FrameReader::next_frame`] has been asked
-    /// until there was no frame left.
+    /// Room for the next bytes. Never empty after [`FrameReader::next_frame`] has returned `None`.
     pub fn space(&mut self) -> &mut [u8] {
         let used = self.end - self.start;
         if used == 0 {
@@ -143,8 +135,8 @@ impl FrameReader {
         &mut self.buffer[self.end..]
     }
 
-    /// By how many bytes the next [`FrameReader::space`] makes the memory larger. It at most
-    /// doubles, only when what has arrived takes most of it, and not beyond the frame.
+    /// By how many bytes the next [`FrameReader::space`] enlarges the memory. It at most doubles,
+    /// only when arrived bytes take most of it, and not beyond the frame.
     pub fn growth(&self) -> usize {
         let (used, length) = (self.end - self.start, self.buffer.len());
         if length == 0 {
@@ -157,7 +149,7 @@ impl FrameReader {
         length.min(frame.max(length + INITIAL_BYTES) - length).min(MOST_BYTES - length)
     }
 
-    /// Length of the next frame, as its head tells it.
+    /// Announced length of the next frame.
     fn told_length(&self) -> Option<usize> {
         let told = self.rest().get(8..HEAD_BYTES)?.first_chunk()?;
         Some(HEAD_BYTES.saturating_add(u32::from_be_bytes(*told) as usize))
@@ -171,7 +163,7 @@ impl FrameReader {
     /// Says that `count` bytes were put into [`FrameReader::space`].
     ///
     /// # Panics
-    /// If there was no room for so many.
+    /// If the room is smaller than `count`.
     pub fn filled(&mut self, count: usize) {
         assert!(count <= self.buffer.len() - self.end, "more bytes than there was room for");
         self.end += count;
@@ -244,7 +236,7 @@ mod tests {
 
     fn framed(message: &[u8], checksummed: bool) -> Vec<u8> {
         let mut out = Vec::new();
-        put_frame(&mut out, message, checksummed).unwrap();
+        assert!(put_frame(&mut out, message, checksummed));
         out
     }
 
@@ -281,7 +273,7 @@ mod tests {
         damaged[11] = 3;
         assert_eq!(read(&damaged), Err(FrameError::Checksum));
         let large = vec![0; MAX_FRAME_BYTES - 3];
-        assert_eq!(put_frame(&mut Vec::new(), &large, true), Err(FrameTooLarge(large.len())));
+        assert!(!put_frame(&mut Vec::new(), &large, true));
     }
 
     #[test]

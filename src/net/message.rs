@@ -1,4 +1,4 @@
-//! Messages: a head that says what is meant and who is to be answered, and a body.
+//! Messages: a head with verb and sender, and a body.
 //!
 //! ```text
 //! UTF   message id
@@ -27,15 +27,15 @@ pub const STREAMING_KEYSPACE: &str = "STREAMING-TABLE-NAME";
 /// id may be a text of up to 64 KB, which the sender of the request chose; the rest is short.
 pub const MAX_BODY_BYTES: usize = MAX_MESSAGE_BYTES - (128 << 10);
 
-/// What tells the requests of one sender apart. Ours are numbers; a peer may choose any text, which
-/// an answer has to repeat.
+/// Distinguishes the requests of one sender. Ours are numbers; a peer may choose any text, which
+/// the answer repeats.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MessageId(Id);
 
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Id {
     Number(u64),
-    /// What is not the decimal form of a number.
+    /// Any other text.
     Text(Box<str>),
 }
 
@@ -80,10 +80,10 @@ impl fmt::Debug for MessageId {
     }
 }
 
-/// Something that is said beside the body. What a receiver does not know it ignores.
+/// An attribute beside the body. Receivers ignore unknown ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// What the value is.
+    /// The meaning of the value.
     pub name: Cow<'a, str>,
     /// The value, in a form that depends on the name.
     pub value: &'a [u8],
@@ -96,11 +96,11 @@ pub struct Message<'a> {
     pub id: MessageId,
     /// The node that sent it, by the address on which it listens.
     pub from: IpAddr,
-    /// What it asks for.
+    /// The verb of the message.
     pub verb: Verb,
     /// In the order in which they stand.
     pub headers: Vec<Header<'a>>,
-    /// What the verb needs to know.
+    /// The body, in the form of the verb.
     pub body: &'a [u8],
 }
 
@@ -133,8 +133,8 @@ impl<'a> Message<'a> {
         Self { id, from, verb, headers: Vec::new(), body }
     }
 
-    /// Reads the message at the beginning of a payload and ignores what stands behind it. The stage
-    /// is that of the verb, whatever the sender wrote.
+    /// Reads the message at the beginning of a payload and ignores bytes after it. The stage is
+    /// that of the verb; the text of the sender is ignored.
     pub fn decode(payload: &'a [u8]) -> Result<Self, MessageError> {
         let mut reader = ByteReader::new(payload);
         let id = MessageId::from(&*reader.utf()?);

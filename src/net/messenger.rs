@@ -1,8 +1,8 @@
 //! Requests to other nodes: each gets a number, and its replies find the way back by it.
 //!
-//! Who waits for replies is told of each as it arrives, on the thread that received it, and at the
-//! end which replicas have not answered in time. So nobody has to keep a task for a request whose
-//! outcome nobody waits for any more, as for the hint of a write that timed out.
+//! Each reply is passed on as it arrives, on the thread that received it; at the end the replicas
+//! that have not answered in time are reported. So no task has to live on for a request without a
+//! waiter, for example for the hint of a write that timed out.
 
 use super::extensions::REFUSED;
 use super::message::{Header, MAX_BODY_BYTES, Message, MessageId};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Who waits for the replies to a request.
+/// Receiver of the replies to a request.
 pub trait Replies: Send + Sync + fmt::Debug {
     /// One has come. `tag` is that of the request, `took` the time since it was sent. Called on a
     /// thread that receives for all, which must not be kept.
@@ -30,8 +30,7 @@ pub trait Replies: Send + Sync + fmt::Debug {
     /// The time is over, and these have not answered.
     fn on_timeout(&self, tag: u32, missing: &[IpAddr]);
 
-    /// One has refused, and says why. For who asked for nothing that is refused that is as if it
-    /// had not answered.
+    /// A node has refused, with a reason. By default that counts as a timeout.
     fn on_refusal(&self, tag: u32, from: IpAddr, _why: &str) {
         self.on_timeout(tag, &[from]);
     }
@@ -40,17 +39,17 @@ pub trait Replies: Send + Sync + fmt::Debug {
 /// A request to one or more nodes.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// What they are asked for.
+    /// The verb of the message.
     pub verb: Verb,
     /// Headers of the message.
     pub headers: Vec<Header<'a>>,
     /// Its body.
     pub body: &'a [u8],
-    /// Tells the requests of one who waits apart.
+    /// Distinguishes the requests of one receiver.
     pub tag: u32,
 }
 
-/// What was to be sent is longer than any message may be.
+/// The body is longer than any message may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{bytes} bytes are more than the {limit} that a message between nodes can hold")]
 pub struct BodyTooLarge {
@@ -66,7 +65,7 @@ const MOST_REFUSAL_BYTES: usize = 500;
 /// Locks among which requests are spread, so that threads seldom wait for each other.
 const SHARDS: usize = 16;
 
-/// Sends requests, and brings their replies to those who wait.
+/// Sends requests, and routes replies to their receivers.
 #[derive(Debug)]
 pub struct Messenger {
     local: IpAddr,
@@ -85,7 +84,7 @@ struct Shard {
     by_id: HashMap<u64, Waiting>,
     /// In the order in which they were sent, which is that of their deadlines.
     deadlines: VecDeque<(Duration, u64)>,
-    /// Replies that somebody waited for.
+    /// Replies that arrived in time.
     answers: u64,
 }
 
@@ -98,8 +97,8 @@ struct Waiting {
 }
 
 impl Messenger {
-    /// A messenger of the node at this address. Whoever does not answer within the timeout
-    /// (`RpcTimeoutInMillis`) is given up.
+    /// A messenger of the node at this address. Requests expire after the timeout
+    /// (`RpcTimeoutInMillis`).
     pub fn new(
         local: IpAddr,
         timeout: Duration,
@@ -113,15 +112,15 @@ impl Messenger {
         Self { local, timeout, max_body_bytes, clock, transport, reporter, next_id, shards }
     }
 
-    /// Takes bodies of no more than so many bytes instead of [`MAX_BODY_BYTES`].
+    /// Limits bodies to this many bytes instead of [`MAX_BODY_BYTES`].
     #[must_use]
     pub fn with_max_body(mut self, bytes: usize) -> Self {
         self.max_body_bytes = bytes.min(MAX_BODY_BYTES);
         self
     }
 
-    /// Numbers its requests from what no earlier start of this node has reached: a late answer to
-    /// one of those would else count for another request.
+    /// Numbers its requests from a value that no earlier start of this node has reached: a late
+    /// answer to one of those would otherwise count for another request.
     #[must_use]
     pub fn starting_at(mut self, generation: i32) -> Self {
         let first = (u64::from(generation.unsigned_abs()) << 32) + 1;
@@ -165,8 +164,7 @@ impl Messenger {
 
     /// Sends a message that has no reply.
     pub fn send(&self, verb: Verb, body: &[u8], to: IpAddr) -> Result<(), TooLong> {
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        self.pass_on(&Message::new(id.into(), self.local, verb, body), to)
+        self.send_with(verb, Vec::new(), body, to)
     }
 
     /// Sends a message that has no reply, with these headers.
@@ -178,42 +176,37 @@ impl Messenger {
         to: IpAddr,
     ) -> Result<(), TooLong> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        self.pass_on(&Message { headers, ..Message::new(id.into(), self.local, verb, body) }, to)
+        let message = Message { headers, ..Message::new(id.into(), self.local, verb, body) };
+        self.pass_on(verb.channel(), &message, to)
     }
 
     /// Answers a request.
     pub fn reply(&self, to: IpAddr, id: MessageId, body: &[u8]) -> Result<(), TooLong> {
-        self.pass_on(&Message::new(id, self.local, Verb::ReadResponse, body), to)
+        self.pass_on(Channel::Ack, &self.response(id, body), to)
     }
 
-    /// Answers a request by what takes long to send, on a connection of its own.
+    /// Answers a request with much data, on a connection of its own.
     pub fn reply_in_bulk(&self, to: IpAddr, id: MessageId, body: &[u8]) -> Result<(), TooLong> {
-        self.pass_on_by(Channel::Bulk, &Message::new(id, self.local, Verb::ReadResponse, body), to)
+        self.pass_on(Channel::Bulk, &self.response(id, body), to)
     }
 
-    /// Answers a request, whose sender understands that, by why it has no other answer.
+    /// Refuses a request, whose sender understands that, with a reason.
     pub fn refuse(&self, to: IpAddr, id: MessageId, why: &str) -> Result<(), TooLong> {
-        let refused = Header { name: REFUSED.into(), value: why.as_bytes() };
-        let message = Message::new(id, self.local, Verb::ReadResponse, b"");
-        self.pass_on(&Message { headers: vec![refused], ..message }, to)
+        let headers = vec![Header { name: REFUSED.into(), value: why.as_bytes() }];
+        self.pass_on(Channel::Ack, &Message { headers, ..self.response(id, b"") }, to)
     }
 
-    fn pass_on(&self, message: &Message<'_>, to: IpAddr) -> Result<(), TooLong> {
-        self.pass_on_by(message.verb.channel(), message, to)
+    fn response<'a>(&self, id: MessageId, body: &'a [u8]) -> Message<'a> {
+        Message::new(id, self.local, Verb::ReadResponse, body)
     }
 
-    fn pass_on_by(
-        &self,
-        channel: Channel,
-        message: &Message<'_>,
-        to: IpAddr,
-    ) -> Result<(), TooLong> {
+    fn pass_on(&self, channel: Channel, message: &Message<'_>, to: IpAddr) -> Result<(), TooLong> {
         let deadline = self.clock.monotonic() + self.timeout;
         self.transport.send(to, channel, message.encode()?.into(), deadline);
         Ok(())
     }
 
-    /// Takes a reply. One that nobody waits for any more is dropped.
+    /// Takes a reply. Late replies are dropped.
     pub fn on_response(&self, message: &Message<'_>) {
         let Some(id) = message.id.as_u64() else { return };
         let mut guard = self.shard(id);
@@ -236,7 +229,7 @@ impl Messenger {
         replies.on_reply(tag, message.from, message.body, took);
     }
 
-    /// Gives up what has waited for too long. To be called often.
+    /// Expires requests that have waited too long. To be called often.
     pub fn expire(&self) {
         self.expire_until(self.clock.monotonic());
     }
@@ -255,35 +248,35 @@ impl Messenger {
         }
     }
 
-    /// Gives up everything, when no replies can come any more: those who wait keep hints, as for
-    /// whoever does not answer in time.
+    /// Expires all requests, when no replies can come any more: their receivers keep hints, as
+    /// after a timeout.
     pub fn give_up_all(&self) {
         self.expire_until(Duration::MAX);
     }
 
-    /// Longest body that may be sent, in bytes. Whoever makes one that may be longer has to ask:
-    /// the transport drops what no frame can hold.
+    /// Longest body that may be sent, in bytes. Callers must check bodies that may be longer: the
+    /// transport drops messages that no frame can hold.
     pub fn max_body_bytes(&self) -> usize {
         self.max_body_bytes
     }
 
-    /// Whether a body of so many bytes may be sent.
+    /// Fails if a body of this length must not be sent.
     pub fn check_body(&self, bytes: usize) -> Result<(), BodyTooLarge> {
         let limit = self.max_body_bytes;
         if bytes > limit { Err(BodyTooLarge { bytes, limit }) } else { Ok(()) }
     }
 
-    /// How many requests are under way.
+    /// Number of requests under way.
     pub fn pending(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().by_id.len()).sum()
     }
 
-    /// How many replies came in time, since the start.
+    /// Number of replies in time, since the start.
     pub fn answers(&self) -> u64 {
         self.shards.iter().map(|shard| shard.lock().answers).sum()
     }
 
-    /// How long replies are waited for.
+    /// Time after which requests expire.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
@@ -299,7 +292,7 @@ impl Messenger {
         self.reporter.warn(about, line);
     }
 
-    /// What carries the messages.
+    /// The transport of the messages.
     pub fn transport(&self) -> &Arc<dyn Transport> {
         &self.transport
     }

@@ -1,21 +1,20 @@
-//! The node wire: what nodes send each other, as nodes of 0.6.13 do.
+//! Messages between nodes, in the protocol of 0.6.13.
 //!
 //! ```text
 //! Transport   carries messages to peers: `send`, never waiting      (`tcp`, or one in memory)
 //! frame       magic, header, length, payload                        (`frame`)
 //! message     id, sender, stage, verb, headers, body                (`message`, `verb`)
-//! body        what the verb needs: a mutation, a command, a reply   (`bodies`)
+//! body        content by verb: a mutation, a command, a reply       (`bodies`)
 //! ```
 //!
-//! A file of an SSTable takes a connection of its own, on which nothing says which file it is.
+//! A file of an SSTable takes a connection of its own, which carries no name of the file.
 //!
-//! Connections go one way: who dials only writes, and a reply takes the connection that its sender
-//! has dialled to the address in the request. There is no handshake. Whatever arrives is read with
-//! bounds, and becomes a typed value or an error.
+//! Connections go one way: the node that dialled only writes, and a reply takes the connection that
+//! its sender has dialled to the address in the request. There is no handshake. All input is read
+//! with bounds, and becomes a typed value or an error.
 
 pub mod bodies;
 pub mod caller;
-mod drops;
 pub mod extensions;
 pub mod frame;
 pub mod message;
@@ -26,9 +25,8 @@ mod verb;
 
 use std::time::Duration;
 
-pub use drops::Drops;
 pub use transport::{Doing, FileConnection, Inbound, IncomingFile, PeerStats, Transport};
-pub use verb::{Channel, Verb};
+pub use verb::{Channel, Drops, Verb};
 
 /// Shortest time between two log lines about one address.
 pub const LOG_INTERVAL: Duration = Duration::from_secs(5);

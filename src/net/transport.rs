@@ -1,4 +1,4 @@
-//! What carries messages between nodes: the network, or in a simulation something like it.
+//! The carrier of messages between nodes: the network, or a simulated one.
 
 use super::verb::Channel;
 use serde::{Deserialize, Serialize};
@@ -10,15 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
-/// Work that somebody else waits for.
+/// A boxed future.
 pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A connection to a peer that takes the bytes of one file, and is closed behind them.
+/// A connection to a peer that takes the bytes of one file, and is closed after them.
 pub type FileConnection = Pin<Box<dyn AsyncWrite + Send>>;
 
-/// Carries encoded messages to other nodes, as well as that can be done: a message may get lost,
-/// and then nobody is told. Messages of one channel to one peer arrive in the order in which they
-/// were sent.
+/// Carries encoded messages to other nodes, best effort: a message may get lost without notice.
+/// Messages of one channel to one peer arrive in the order in which they were sent.
 pub trait Transport: Send + Sync + Debug {
     /// Queues a message, as [`Message::encode`](super::message::Message::encode) gives it. Never
     /// waits: what does not fit into the queue of that channel is dropped and counted, and so is
@@ -26,8 +25,8 @@ pub trait Transport: Send + Sync + Debug {
     /// [`Clock::monotonic`](crate::base::clock::Clock::monotonic).
     fn send(&self, to: IpAddr, channel: Channel, message: Arc<[u8]>, deadline: Duration);
 
-    /// Closes what is open to a peer, which was found dead or was started anew. What waits for it
-    /// stays queued, and takes a new connection.
+    /// Closes the connections to a peer that was found dead or has restarted. Queued messages stay
+    /// queued, and take a new connection.
     fn disconnect(&self, peer: IpAddr);
 
     /// Makes a connection to a peer that carries nothing but a file. What is written there, up to
@@ -42,10 +41,10 @@ pub trait Transport: Send + Sync + Debug {
     fn set_checksums(&self, peer: IpAddr, checksums: bool);
 }
 
-/// Takes what arrives from other nodes.
+/// Receives messages and files from other nodes.
 pub trait Inbound: Send + Sync {
-    /// Takes the payload of a frame: a message, perhaps with bytes behind it that mean nothing.
-    /// Called on the thread of the connection, which serves others too, so that it must not block.
+    /// Takes the payload of a frame: a message, perhaps with meaningless bytes after it. Runs on
+    /// the thread of the connection, which serves others too, so it must not block.
     fn receive(&self, payload: &[u8]);
 
     /// Takes a file that comes from this address. Nothing says which it is. The connection is
@@ -58,7 +57,7 @@ pub trait Inbound: Send + Sync {
 
 /// A file on its way from another node: all bytes up to the end of the connection.
 pub struct IncomingFile {
-    /// What has arrived already, and is not read yet.
+    /// Bytes that have arrived and are not read yet.
     begun: Vec<u8>,
     rest: Pin<Box<dyn AsyncRead + Send>>,
 }
@@ -69,8 +68,7 @@ impl IncomingFile {
         Self { begun, rest: Box::pin(rest) }
     }
 
-    /// Reads some bytes into the room that is there; 0 at the end of the file. It may wait for
-    /// ever.
+    /// Reads some bytes into the room; 0 at the end of the file. May wait without limit.
     pub async fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         if self.begun.is_empty() {
             return self.rest.read(room).await;
@@ -88,16 +86,16 @@ impl fmt::Debug for IncomingFile {
     }
 }
 
-/// What happened between this node and a peer since the start.
+/// Counters of the traffic with a peer since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerStats {
     /// Messages that were handed to the system for sending.
     pub sent: u64,
-    /// Bytes that were handed to the system, with what frames take.
+    /// Bytes that were handed to the system, with frames.
     pub sent_bytes: u64,
     /// Messages that arrived from the address of the peer.
     pub received: u64,
-    /// Bytes that arrived, with what frames take.
+    /// Bytes that arrived, with frames.
     pub received_bytes: u64,
     /// Connections to the peer that were made.
     pub connects: u64,

@@ -1,9 +1,10 @@
-//! What a message asks for.
+//! Kinds of messages, the connections that carry them, and counts of those that were dropped.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The kinds of messages. The numbers are sent: do not change them, and add none, since a node of
-/// 0.6 that gets a number it does not know goes deaf on that connection.
+/// 0.6 that gets an unknown number reads nothing more on that connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(i32)]
 pub enum Verb {
@@ -11,11 +12,11 @@ pub enum Verb {
     Mutation = 0,
     /// A row of a bulk load, already in the form of a file.
     Binary = 1,
-    /// Apply a row mutation; nobody waits for that.
+    /// Apply a row mutation without an acknowledgement.
     ReadRepair = 2,
     /// Read a slice of a row, or its digest.
     Read = 3,
-    /// The answer to any verb that has one, whatever that was.
+    /// The answer to any verb that has one.
     ReadResponse = 4,
     /// These files will be streamed.
     StreamInitiate = 5,
@@ -35,23 +36,45 @@ pub enum Verb {
     TreeResponse = 12,
     /// Not sent by any 0.6.
     Join = 13,
-    /// Gossip: what I know, in short.
+    /// Gossip: digests of the states that the sender knows.
     GossipDigestSyn = 14,
-    /// Gossip: what I know better, and what I want to know.
+    /// Gossip: newer states, and digests of those that are wanted.
     GossipDigestAck = 15,
-    /// Gossip: what you wanted to know.
+    /// Gossip: the states that were wanted.
     GossipDigestAck2 = 16,
 }
 
-/// Which of the connections to a peer carries a message. Replies and gossip have one of their
-/// own, so that they never wait behind large requests.
+/// The verbs by number, with the names that 0.6 has in its log and the stages on which it runs
+/// them. A node of 0.6 takes the stage from the message, so the text has to be exactly this.
+const VERBS: [(Verb, &str, &str); 17] = [
+    (Verb::Mutation, "MUTATION", "ROW-MUTATION-STAGE"),
+    (Verb::Binary, "BINARY", "ROW-MUTATION-STAGE"),
+    (Verb::ReadRepair, "READ_REPAIR", "ROW-MUTATION-STAGE"),
+    (Verb::Read, "READ", "ROW-READ-STAGE"),
+    (Verb::ReadResponse, "READ_RESPONSE", "RESPONSE-STAGE"),
+    (Verb::StreamInitiate, "STREAM_INITIATE", ""),
+    (Verb::StreamInitiateDone, "STREAM_INITIATE_DONE", ""),
+    (Verb::StreamFinished, "STREAM_FINISHED", ""),
+    (Verb::StreamRequest, "STREAM_REQUEST", "STREAM-STAGE"),
+    (Verb::RangeSlice, "RANGE_SLICE", "ROW-READ-STAGE"),
+    (Verb::BootstrapToken, "BOOTSTRAP_TOKEN", ""),
+    (Verb::TreeRequest, "TREE_REQUEST", "AE-SERVICE-STAGE"),
+    (Verb::TreeResponse, "TREE_RESPONSE", "AE-SERVICE-STAGE"),
+    (Verb::Join, "JOIN", "GS"),
+    (Verb::GossipDigestSyn, "GOSSIP_DIGEST_SYN", "GS"),
+    (Verb::GossipDigestAck, "GOSSIP_DIGEST_ACK", "GS"),
+    (Verb::GossipDigestAck2, "GOSSIP_DIGEST_ACK2", "GS"),
+];
+
+/// The connection to a peer that carries a message. Replies and gossip have their own, so that they
+/// never wait for large requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Channel {
     /// Replies and gossip.
     Ack,
     /// Requests.
     Command,
-    /// Data that one node of this program moves to another, so that nothing else waits behind them.
+    /// Data that one node of this program moves to another.
     Bulk,
 }
 
@@ -62,35 +85,15 @@ impl Channel {
 
 impl fmt::Display for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ack => "ack",
-            Self::Command => "command",
-            Self::Bulk => "bulk",
-        })
+        f.write_str(["ack", "command", "bulk"][*self as usize])
     }
 }
 
 impl Verb {
     /// All verbs, in the order of their numbers.
-    pub const ALL: [Self; 17] = [
-        Self::Mutation,
-        Self::Binary,
-        Self::ReadRepair,
-        Self::Read,
-        Self::ReadResponse,
-        Self::StreamInitiate,
-        Self::StreamInitiateDone,
-        Self::StreamFinished,
-        Self::StreamRequest,
-        Self::RangeSlice,
-        Self::BootstrapToken,
-        Self::TreeRequest,
-        Self::TreeResponse,
-        Self::Join,
-        Self::GossipDigestSyn,
-        Self::GossipDigestAck,
-        Self::GossipDigestAck2,
-    ];
+    pub fn all() -> impl Iterator<Item = Self> {
+        VERBS.iter().map(|(verb, ..)| *verb)
+    }
 
     /// The number that is sent.
     pub fn ordinal(self) -> i32 {
@@ -99,26 +102,12 @@ impl Verb {
 
     /// The verb of this number.
     pub fn from_ordinal(ordinal: i32) -> Option<Self> {
-        Self::ALL.get(usize::try_from(ordinal).ok()?).copied()
+        VERBS.get(usize::try_from(ordinal).ok()?).map(|(verb, ..)| *verb)
     }
 
-    /// The name of the stage that a node of 0.6 runs the message on. It takes what the message
-    /// says, so that it has to be exactly this.
+    /// The stage on which a node of 0.6 runs the message.
     pub fn stage(self) -> &'static str {
-        match self {
-            Self::Mutation | Self::Binary | Self::ReadRepair => "ROW-MUTATION-STAGE",
-            Self::Read | Self::RangeSlice => "ROW-READ-STAGE",
-            Self::ReadResponse => "RESPONSE-STAGE",
-            Self::StreamRequest => "STREAM-STAGE",
-            Self::TreeRequest | Self::TreeResponse => "AE-SERVICE-STAGE",
-            Self::Join | Self::GossipDigestSyn | Self::GossipDigestAck | Self::GossipDigestAck2 => {
-                "GS"
-            }
-            Self::StreamInitiate
-            | Self::StreamInitiateDone
-            | Self::StreamFinished
-            | Self::BootstrapToken => "",
-        }
+        VERBS[self as usize].2
     }
 
     /// The connection that carries the message.
@@ -128,47 +117,40 @@ impl Verb {
             _ => Channel::Command,
         }
     }
-
-    /// Whether a message that had to wait for longer than RpcTimeout is dropped unread: whoever
-    /// sent it waits no more.
-    pub fn is_shed(self) -> bool {
-        matches!(
-            self,
-            Self::Mutation | Self::Binary | Self::ReadRepair | Self::Read | Self::RangeSlice
-        )
-    }
-
-    /// Whether a reply comes back, which carries the id of the message.
-    pub fn is_answered(self) -> bool {
-        matches!(
-            self,
-            Self::Mutation | Self::Binary | Self::Read | Self::RangeSlice | Self::BootstrapToken
-        )
-    }
 }
 
 /// The name in log lines, as 0.6 had it.
 impl fmt::Display for Verb {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Mutation => "MUTATION",
-            Self::Binary => "BINARY",
-            Self::ReadRepair => "READ_REPAIR",
-            Self::Read => "READ",
-            Self::ReadResponse => "READ_RESPONSE",
-            Self::StreamInitiate => "STREAM_INITIATE",
-            Self::StreamInitiateDone => "STREAM_INITIATE_DONE",
-            Self::StreamFinished => "STREAM_FINISHED",
-            Self::StreamRequest => "STREAM_REQUEST",
-            Self::RangeSlice => "RANGE_SLICE",
-            Self::BootstrapToken => "BOOTSTRAP_TOKEN",
-            Self::TreeRequest => "TREE_REQUEST",
-            Self::TreeResponse => "TREE_RESPONSE",
-            Self::Join => "JOIN",
-            Self::GossipDigestSyn => "GOSSIP_DIGEST_SYN",
-            Self::GossipDigestAck => "GOSSIP_DIGEST_ACK",
-            Self::GossipDigestAck2 => "GOSSIP_DIGEST_ACK2",
-        })
+        f.write_str(VERBS[*self as usize].1)
+    }
+}
+
+/// Numbers of messages that were not acted on, because their time was over or too many waited.
+#[derive(Debug, Default)]
+pub struct Drops {
+    /// Since the start, and as of the last [`Drops::news`], by the number of the verb.
+    counts: [(AtomicU64, AtomicU64); VERBS.len()],
+}
+
+impl Drops {
+    /// Counts a message.
+    pub fn count(&self, verb: Verb) {
+        self.counts[verb as usize].0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The number since the start.
+    pub fn total(&self, verb: Verb) -> u64 {
+        self.counts[verb as usize].0.load(Ordering::Relaxed)
+    }
+
+    /// The verbs of which messages were dropped since the last call, and how many.
+    pub fn news(&self) -> Vec<(Verb, u64)> {
+        let news = Verb::all().zip(&self.counts).map(|(verb, (total, told))| {
+            let total = total.load(Ordering::Relaxed);
+            (verb, total - told.swap(total, Ordering::Relaxed))
+        });
+        news.filter(|(_, count)| *count > 0).collect()
     }
 }
 
@@ -178,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_list_is_in_the_order_of_the_numbers() {
-        for (i, verb) in Verb::ALL.into_iter().enumerate() {
+        for (i, verb) in Verb::all().enumerate() {
             assert_eq!(verb.ordinal(), i as i32);
             assert_eq!(Verb::from_ordinal(i as i32), Some(verb));
         }
@@ -188,9 +170,21 @@ mod tests {
 
     #[test]
     fn replies_and_gossip_do_not_wait_behind_requests() {
-        let ack = Verb::ALL.into_iter().filter(|verb| verb.channel() == Channel::Ack);
+        let ack = Verb::all().filter(|verb| verb.channel() == Channel::Ack);
         let names: Vec<String> = ack.map(|verb| verb.to_string()).collect();
         let gossip = ["JOIN", "GOSSIP_DIGEST_SYN", "GOSSIP_DIGEST_ACK", "GOSSIP_DIGEST_ACK2"];
         assert_eq!(names, [&["READ_RESPONSE"][..], &gossip].concat());
+    }
+
+    #[test]
+    fn news_are_told_once() {
+        let drops = Drops::default();
+        drops.count(Verb::Read);
+        drops.count(Verb::Read);
+        drops.count(Verb::Mutation);
+        assert_eq!(drops.news(), [(Verb::Mutation, 1), (Verb::Read, 2)]);
+        assert_eq!(drops.news(), []);
+        drops.count(Verb::Read);
+        assert_eq!((drops.news(), drops.total(Verb::Read)), (vec![(Verb::Read, 1)], 3));
     }
 }

@@ -1,4 +1,4 @@
-//! What all nodes of a cluster have to agree on, as a short text that they can compare.
+//! Hash of the settings on which all nodes of a cluster have to agree.
 
 use crate::config::Settings;
 use crate::config::settings::{ColumnFamilySettings, KeyspaceSettings};
@@ -8,15 +8,15 @@ use md5::{Digest, Md5};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// So many bytes of the hash are announced: what differs is a mistake, not an attack.
+/// Announced bytes of the hash: it finds mistakes, not attacks.
 const BYTES: usize = 8;
 
 /// The fingerprint of the settings that decide which rows are where, what they look like, and when
 /// deletions are forgotten: partitioner, keyspaces with their replication, column families with
-/// their types, comparators and `GCGraceSeconds`. The order in a file does not matter, nor does
-/// what each node may decide for itself, as sizes of caches.
+/// their types, comparators and `GCGraceSeconds`. The order in a file does not matter, nor do
+/// settings that may differ, such as sizes of caches.
 ///
-/// Nodes of different versions compare it: what it is made of must not change.
+/// Nodes of different versions compare it, so its input must not change.
 pub(super) fn fingerprint(
     settings: &Settings,
     placements: &BTreeMap<String, ReplicaPlacement>,
@@ -29,19 +29,14 @@ pub(super) fn fingerprint(
     })
 }
 
-/// All that is to be agreed on, a line for each keyspace and column family.
+/// The input of the hash, a line for each keyspace and column family.
 fn agreement(settings: &Settings, placements: &BTreeMap<String, ReplicaPlacement>) -> String {
     let mut text = format!("partitioner {}\n", settings.partitioner.class_name());
     let mut keyspaces: Vec<&KeyspaceSettings> = settings.keyspaces.iter().collect();
-    keyspaces.sort_by(|a, b| a.name.cmp(&b.name));
+    keyspaces.sort_by_key(|keyspace| &keyspace.name);
     for keyspace in keyspaces {
-        let _ = write!(
-            text,
-            "keyspace {} {} {}",
-            keyspace.name,
-            keyspace.strategy.class_name(),
-            keyspace.snitch.class_name()
-        );
+        let (strategy, snitch) = (keyspace.strategy.class_name(), keyspace.snitch.class_name());
+        let _ = write!(text, "keyspace {} {strategy} {snitch}", keyspace.name);
         if let Some(placement) = placements.get(&keyspace.name) {
             let _ = write!(text, " {}", placement.replication_factor);
             if let ReplicationStrategy::PerDataCenter(factors) = &placement.strategy {
@@ -118,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_to_agree_changes_the_fingerprint_and_nothing_else_does() {
+    fn only_settings_that_must_agree_change_the_fingerprint() {
         let [a, b] = FAMILIES;
         let own = of([a, b], 3, "127.0.0.1", 864_000);
         assert_eq!(own.len(), 2 * BYTES);

@@ -1,29 +1,26 @@
-//! A node among others: gossip, what follows from it, messages in and out, hints.
+//! A node among others: gossip and its consequences, messages in and out, hints.
 //!
 //! ```text
-//!   peers --> receive --+--> responder    what they ask of this node as a replica
-//!                       +--> messenger    their answers to what this node has asked
-//!                       +--> gossip       who is there, and where
+//!   peers --> receive --+--> responder    requests to this node as a replica
+//!                       +--> messenger    answers to this node's requests
+//!                       +--> gossip       live nodes and their places
 //!                              |
-//!                              +--> coordinator    the ring as it is now
-//!                              +--> handoff        somebody is back who has hints waiting
+//!                              +--> coordinator    the present ring
+//!                              +--> handoff        hints for nodes that are back
 //! ```
 
+mod gossip;
 mod host;
-mod known;
-mod readiness;
 mod receiver;
-mod removal;
 mod settle;
 
-pub use receiver::Receiver;
+use gossip::{Gossip, is_told_of_removal, readiness_of, readiness_text};
 
-use known::Gossip;
-
-use super::handoff::{Handoff, HandoffOptions, HandoffState};
+use super::handoff::Handoff;
 use crate::base::clock::Clock;
 use crate::base::limited_log::LimitedLog;
 use crate::base::lock::{Mutex, MutexGuard, rank};
+use crate::base::worker::Spawner;
 use crate::coordinator::{Coordinator, CoordinatorOptions, Hinting, Peers, ReadOptions};
 use crate::gossip::{
     EXTENSIONS_STATE, Effects, GOSSIP_INTERVAL, GossipEvent, GossipMessage, Gossiper, LOAD_STATE,
@@ -34,9 +31,7 @@ use crate::net::message::Message;
 use crate::net::messenger::Messenger;
 use crate::net::{Drops, LOG_BURST, LOG_INTERVAL, Transport, Verb, extensions};
 use crate::repair::{Operations, OperationsOptions};
-use crate::replica::{
-    Blocking, HintStore, OwnReadiness, Readiness, Replica, Responder, ResponderOptions,
-};
+use crate::replica::{HintStore, OwnReadiness, Readiness, Replica, Responder, ResponderOptions};
 use crate::ring::{ReplicaPlacement, Token};
 use crate::storage::Database;
 use crate::storage::system::saved_ring::RingNote;
@@ -49,34 +44,34 @@ use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-/// How often requests are given up whose time is over.
+/// Time between two searches for requests whose time is over.
 const UPKEEP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How often dropped messages are told of.
+/// Time between two reports of dropped messages.
 const DROPS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// When a node says for the first time how much data it has, and how often then.
+/// Time until the first announcement of the size of the data, and between further ones.
 const LOAD_INTERVALS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 
-/// Hints are delivered to nodes of which there were news as short a time ago: one that is silent
-/// for longer may be dead, and not be convicted yet.
+/// Longest silence of a node to which deliveries of hints begin: a node that is silent for longer
+/// may be dead and not convicted yet.
 const FRESH_NEWS: Duration = Duration::from_secs(3);
 
-/// What a member of a ring needs to know.
+/// Parts and settings of a [`Member`].
 #[derive(Debug)]
 pub struct MemberOptions {
     /// Its address.
     pub local: IpAddr,
     /// Nodes of other clusters are ignored.
     pub cluster_name: String,
-    /// Who is asked for the ring.
+    /// Nodes that are asked for the ring.
     pub seeds: Vec<IpAddr>,
-    /// Its place on the ring; none if it is to join, or may lack data of its place.
+    /// Its place on the ring; `None` if it is to join, or may lack data of its place.
     pub token: Option<Token>,
-    /// Whether others are asked what they remember of the address before they hear of this start.
+    /// Whether others are asked whether they remember the address before they hear of this start.
     pub asks_first: bool,
-    /// The dead member whose place the last start was about to take, and may not have told others
-    /// of. It counts as removed again when they hear of it.
+    /// The dead member whose place the last start was about to take, maybe without announcing it.
+    /// It counts as removed again when others hear of that.
     pub replaced: Option<NodePlace>,
     /// Number of this start.
     pub generation: i32,
@@ -84,7 +79,7 @@ pub struct MemberOptions {
     pub phi_convict_threshold: f64,
     /// `RpcTimeoutInMillis`.
     pub rpc_timeout: Duration,
-    /// Where the replicas of each keyspace live.
+    /// Replica placement of each keyspace.
     pub placements: BTreeMap<String, ReplicaPlacement>,
     /// Its data.
     pub storage: Arc<Database>,
@@ -98,13 +93,13 @@ pub struct MemberOptions {
     pub hints_wait_for_sync: bool,
     /// `hinted_handoff_throttle`: the pause after each hint that is delivered.
     pub handoff_pause: Duration,
-    /// How reads are made.
+    /// Settings of reads.
     pub reads: ReadOptions,
-    /// What carries messages.
+    /// Carries messages.
     pub transport: Arc<dyn Transport>,
     /// The time.
     pub clock: Arc<dyn Clock>,
-    /// Seed of whatever is left to chance.
+    /// Seed of random choices.
     pub seed: u64,
 }
 
@@ -117,80 +112,84 @@ pub struct Member {
     clock: Arc<dyn Clock>,
     transport: Arc<dyn Transport>,
     messenger: Arc<Messenger>,
-    /// What gossip finds out, as others give reason for it.
+    /// Lines about gossip, by the node that caused them.
     log: LimitedLog<IpAddr>,
-    /// Changes of this node itself, by their kind. Lines about what others send never crowd them
-    /// out.
+    /// Lines about this node itself, by kind. Lines that others cause do not crowd them out.
     own_log: LimitedLog<&'static str>,
     coordinator: Arc<Coordinator>,
     responder: Arc<Responder>,
-    hints: Option<Arc<HintStore>>,
+    /// `None` with `HintedHandoffEnabled` off.
     handoff: Option<Arc<Handoff>>,
     drops: Arc<Drops>,
     operations: Arc<Operations>,
-    /// How far this node has its place and the data for it, or had them when it left.
+    /// Whether this node has its place and the data for it.
     readiness: Arc<OwnReadiness>,
-    /// Where hints are written for who has not answered in time.
-    blocking: Blocking,
-    /// The time of what was noted last of the ring, in milliseconds since 1970. Held while notes
-    /// are written, so that they keep their order, and taken before that of gossip.
+    /// Writes hints for nodes that did not answer in time.
+    spawner: Spawner,
+    /// The time of the last note about the ring, in milliseconds since 1970. Held while notes are
+    /// written, so that they keep their order, and taken before the lock of gossip.
     last_note: Mutex<rank::Membership, u64>,
-    /// One lock for all, held while a message is worked on; nothing waits under it.
+    /// Locked while a message is handled; nothing waits under it.
     gossip: Mutex<rank::Gossip, Gossip>,
 }
 
 impl Member {
-    /// A node with the ring as it was saved. Nothing is sent before [`Member::run`].
+    /// A node with the saved ring. Nothing is sent before [`Member::run`].
     pub fn new(options: MemberOptions) -> Result<Arc<Self>, IdentityError> {
-        let MemberOptions { local, storage, clock, transport, generation, hints, .. } = &options;
-        let schema = storage.schema();
         let (gossip, noted_millis) = Gossip::new(&options)?;
-        let timeout = options.rpc_timeout;
-        let messenger = Messenger::new(*local, timeout, Arc::clone(clock), Arc::clone(transport));
-        let messenger = Arc::new(messenger.starting_at(*generation));
-        let hinting = |store: &Arc<HintStore>| {
-            Arc::new(Hinting::new(Arc::clone(store), options.hints_wait_for_sync))
-        };
+        Ok(Arc::new_cyclic(|me| Self::assemble(options, gossip, noted_millis, me)))
+    }
+
+    fn assemble(options: MemberOptions, gossip: Gossip, noted: u64, me: &Weak<Self>) -> Self {
+        let spawner = options.replica.spawner();
+        let at_start =
+            if options.token.is_some() { Readiness::Complete } else { Readiness::Unsure };
+        let MemberOptions { local, seeds, storage, clock, transport, hints, placements, .. } =
+            options;
+        let schema = storage.schema();
+        let messenger =
+            Messenger::new(local, options.rpc_timeout, Arc::clone(&clock), Arc::clone(&transport));
+        let messenger = Arc::new(messenger.starting_at(options.generation));
+        let hinting =
+            |it: &Arc<_>| Arc::new(Hinting::new(Arc::clone(it), options.hints_wait_for_sync));
         let coordinator = Coordinator::new(CoordinatorOptions {
             schema: Arc::clone(schema),
             partitioner: storage.partitioner(),
-            placements: options.placements.clone(),
+            placements: placements.clone(),
             ring: gossip.membership.members().ring.clone(),
             peers: Peers::default(),
-            local: *local,
+            local,
             replica: Arc::clone(&options.replica),
             messenger: Arc::clone(&messenger),
             hinting: hints.as_ref().map(hinting),
-            reads: options.reads.clone(),
+            reads: options.reads,
         });
-        let drops = Arc::new(Drops::default());
-        let at_start = match &options.token {
-            Some(_) => Readiness::Complete,
-            None => Readiness::Unsure,
-        };
-        let readiness = Arc::new(OwnReadiness::new(at_start));
-        let responder = responder(&options, &messenger, &drops, &readiness);
-        let runs_inline = options.replica.runs_inline();
-        let blocking = if runs_inline { Blocking::Inline } else { Blocking::Elsewhere };
-        let handoff = hints.clone().map(|hints| {
-            let (schema, messenger) = (Arc::clone(schema), Arc::clone(&messenger));
-            let pause = options.handoff_pause;
-            Handoff::new(HandoffOptions { hints, schema, messenger, pause, blocking })
-        });
-        let operations = OperationsOptions {
-            storage: Arc::clone(storage),
+        let (drops, readiness) = (Arc::<Drops>::default(), Arc::new(OwnReadiness::new(at_start)));
+        let responder = Responder::new(ResponderOptions {
+            replica: options.replica,
+            schema: Arc::clone(schema),
+            partitioner: storage.partitioner(),
             messenger: Arc::clone(&messenger),
-            placements: options.placements.clone(),
-            clock: Arc::clone(clock),
-            host: Weak::<Self>::new(),
-            blocking,
+            hints: hints.clone(),
+            local,
+            drops: Arc::clone(&drops),
+            readiness: Arc::clone(&readiness),
+        });
+        let handoff = hints.map(|hints| {
+            let (schema, messenger) = (Arc::clone(schema), Arc::clone(&messenger));
+            Handoff::new(hints, schema, messenger, options.handoff_pause, spawner)
+        });
+        let operations = Operations::new(OperationsOptions {
+            storage: Arc::clone(&storage),
+            messenger: Arc::clone(&messenger),
+            placements,
+            clock: Arc::clone(&clock),
+            host: me.clone(),
+            spawner,
             bytes_per_second: options.stream_bytes_per_second,
             seed: options.seed,
-        };
-        let gossip = Mutex::new(gossip);
-        let MemberOptions { local, seeds, storage, clock, transport, hints, .. } = options;
-        Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
-            operations: Operations::new(OperationsOptions { host: me.clone(), ..operations }),
+        });
+        Self {
             local,
             seeds,
             storage,
@@ -201,22 +200,22 @@ impl Member {
             messenger,
             coordinator,
             responder,
-            hints,
             handoff,
             drops,
+            operations,
             readiness,
-            blocking,
-            last_note: Mutex::new(noted_millis),
-            gossip,
-        }))
+            spawner,
+            last_note: Mutex::new(noted),
+            gossip: Mutex::new(gossip),
+        }
     }
 
-    /// What serves the requests of clients.
+    /// Serves the requests of clients.
     pub fn coordinator(&self) -> &Arc<Coordinator> {
         &self.coordinator
     }
 
-    /// Messages that were not acted on.
+    /// Counts of messages that were not handled.
     pub fn drops(&self) -> &Arc<Drops> {
         &self.drops
     }
@@ -226,42 +225,29 @@ impl Member {
         self.local
     }
 
-    /// What changes the ring.
+    /// Changes of the ring, and repair.
     pub fn operations(&self) -> &Arc<Operations> {
         &self.operations
     }
 
-    /// What is kept for nodes that are down; `None` with `HintedHandoffEnabled` off.
+    /// Hints for nodes that are down; `None` with `HintedHandoffEnabled` off.
     pub fn hints(&self) -> Option<&Arc<HintStore>> {
-        self.hints.as_ref()
+        self.handoff.as_ref().map(|handoff| &handoff.hints)
     }
 
-    /// Requests to other nodes that wait for answers.
+    /// Deliveries of hints; `None` with `HintedHandoffEnabled` off.
+    pub fn handoff(&self) -> Option<&Arc<Handoff>> {
+        self.handoff.as_ref()
+    }
+
+    /// Number of requests to other nodes that wait for answers.
     pub fn pending_requests(&self) -> usize {
         self.messenger.pending()
     }
 
-    /// Has hints delivered at the next round of gossip to a node that is alive, although an
-    /// earlier delivery failed a moment ago. Whether they had to wait for that.
-    pub fn hasten_hints(&self, endpoint: IpAddr) -> bool {
-        self.handoff.as_ref().is_some_and(|handoff| handoff.hasten(endpoint))
-    }
-
-    /// What is being done about the hints for a target, at this monotonic time; `None` with
-    /// `HintedHandoffEnabled` off.
-    pub fn handoff_state(&self, target: IpAddr, now: Duration) -> Option<HandoffState> {
-        self.handoff.as_ref().map(|handoff| handoff.state_of(target, now))
-    }
-
-    /// Deliveries of hints that are under way, and how many have ended since the start; `None` with
-    /// `HintedHandoffEnabled` off.
-    pub fn deliveries(&self) -> Option<(usize, u64)> {
-        self.handoff.as_ref().map(|handoff| handoff.deliveries())
-    }
-
-    /// Takes a node back that was removed from the ring, with the data that it has: at once if it
-    /// has been started since, else when it is. Only this node does so. Returns whether it is back
-    /// in the ring; `None` if no such node was removed. May wait for the disk.
+    /// Takes a removed node back into the ring with its old data: at once if it has been restarted
+    /// since, else when it is. Only this node does so. Returns whether it is back in the ring;
+    /// `None` if no such node was removed. May wait for the disk.
     pub fn allow_return(&self, endpoint: IpAddr) -> Option<bool> {
         let mut gossip = self.lock();
         let Gossip { gossiper, membership, .. } = &mut *gossip;
@@ -278,18 +264,18 @@ impl Member {
         Some(is_back)
     }
 
-    /// Takes nodes for dead above this phi, from the next round of gossip on.
+    /// Sets the phi above which nodes count as dead, from the next round of gossip on.
     pub fn set_phi_convict_threshold(&self, threshold: f64) {
-        self.lock().gossiper.set_phi_convict_threshold(threshold);
+        self.lock().gossiper.detector.threshold = threshold;
     }
 
-    /// Announces the fingerprint of what all nodes have to agree on. To be called before
-    /// [`Member::run`].
+    /// Announces the fingerprint of the settings on which all nodes have to agree. To be called
+    /// before [`Member::run`].
     pub fn announce_schema(&self, fingerprint: &str) {
         announce(&mut self.lock().gossiper, SCHEMA_STATE, fingerprint);
     }
 
-    /// Looks at what gossip knows.
+    /// Reads the state of gossip.
     pub fn with_gossip<T>(&self, look: impl FnOnce(&Gossiper, &Membership) -> T) -> T {
         let gossip = self.lock();
         look(&gossip.gossiper, &gossip.membership)
@@ -305,9 +291,9 @@ impl Member {
         }
     }
 
-    /// Gives up requests whose time is over. What becomes a hint by that is written where a slow
-    /// disk does not hold up gossip; one look after the other, so that hints keep their order, and
-    /// none is under way at the end.
+    /// Gives up requests whose time is over. The hints for them are written off the thread of
+    /// gossip; one search after the other, so that hints keep their order and none is under way at
+    /// the end.
     async fn give_up_in_time(&self, stop: &CancellationToken) {
         let mut ticks = every(UPKEEP_INTERVAL);
         loop {
@@ -318,7 +304,7 @@ impl Member {
             }
             let (coordinator, clock) = (Arc::clone(&self.coordinator), Arc::clone(&self.clock));
             let look = move || coordinator.upkeep(clock.monotonic());
-            if let Err(error) = self.blocking.run(look).await {
+            if let Err(error) = self.spawner.run(look).await {
                 log::error!("requests were not given up in time: {error}");
             }
         }
@@ -342,14 +328,14 @@ impl Member {
         }
     }
 
-    /// Ends what others wait for, or this node from others, when the connections are closed. What
-    /// was not acknowledged becomes hints.
+    /// Ends pending requests of and to other nodes, when the connections are closed. Unacknowledged
+    /// messages become hints.
     pub async fn finish(&self) {
         self.responder.drain().await;
         self.messenger.give_up_all();
     }
 
-    /// Draws conclusions from what a snitch says now.
+    /// Publishes the ring again, after a snitch has changed.
     pub fn refresh(&self) {
         self.publish(&self.lock());
     }
@@ -399,11 +385,11 @@ impl Member {
         self.operations.tidy();
     }
 
-    /// Begins to deliver hints to those who are there, as far as it is not under way.
+    /// Begins deliveries of hints to live nodes.
     fn deliver_hints(&self, gossiper: &Gossiper) {
         let Some(handoff) = &self.handoff else { return };
         let now = self.clock.monotonic();
-        for (target, recipient) in self.hints.iter().flat_map(|hints| hints.waiting()) {
+        for (target, recipient) in handoff.hints.waiting() {
             let is_fresh = |silence| silence <= FRESH_NEWS;
             let is_there = gossiper.is_alive(recipient)
                 && takes_writes(gossiper, recipient)
@@ -433,7 +419,7 @@ impl Member {
         }
     }
 
-    /// Does what follows from what gossip has found out.
+    /// Handles the effects of gossip.
     fn act(&self, gossip: &mut Gossip, effects: Effects) {
         let Effects { events, messages } = effects;
         let mut is_changed = false;
@@ -459,7 +445,7 @@ impl Member {
         }
     }
 
-    /// Says which nodes were removed, if that is news.
+    /// Announces removed nodes, if they have changed.
     fn announce_removals(&self, gossip: &mut Gossip) {
         let value = gossip.membership.removed_state();
         let own = gossip.gossiper.state(self.local);
@@ -468,7 +454,7 @@ impl Member {
         }
     }
 
-    /// The ring is another now, or somebody in it is.
+    /// Passes a changed ring, or a changed node in it, to gossip, coordinator and hints.
     fn tell_of_ring(&self, gossip: &mut Gossip) {
         self.announce_removals(gossip);
         let members = gossip.membership.members().endpoints();
@@ -479,8 +465,8 @@ impl Member {
         }
     }
 
-    /// This node has removed the owner of a token, and says so. As soon as another node is there,
-    /// or is about to be, it says so no more: who starts later would take it for the removed one.
+    /// Stops announcing that this node removed the owner of a token, as soon as another node owns
+    /// it or joins there: nodes that start later would take it for the removed one.
     fn take_back_removal(&self, gossip: &mut Gossip) {
         let Some(Move::Normal { token, removed: Some(removed) }) = &gossip.place else { return };
         let members = gossip.membership.members();
@@ -492,8 +478,8 @@ impl Member {
         }
     }
 
-    /// A node that is configured in another way has to be looked at, since requests through it end
-    /// up elsewhere. Told whenever it announces that, which is once for each of its starts.
+    /// Warns of a node with other settings, once for each of its starts: requests through it go to
+    /// other replicas.
     fn warn_of_other_schema(&self, gossip: &Gossip, event: &GossipEvent) {
         let GossipEvent::StateChanged { endpoint, name, state, .. } = event else { return };
         let own = gossip.gossiper.state(self.local).and_then(|own| own.value(SCHEMA_STATE));
@@ -507,20 +493,22 @@ impl Member {
         }
     }
 
-    /// What an event means besides the ring. Whether it changes what coordinators have to know.
+    /// Handles an event apart from the ring. Returns whether the coordinator has to hear of it.
     fn notice(&self, gossiper: &Gossiper, event: &GossipEvent) -> bool {
         match event {
-            GossipEvent::Up { endpoint } | GossipEvent::Restarted { endpoint, .. } => {
+            GossipEvent::Up(endpoint) | GossipEvent::Restarted { endpoint, .. } => {
                 if let GossipEvent::Restarted { .. } = event {
                     // Its old connections lead nowhere.
                     self.transport.disconnect(*endpoint);
                 }
-                if takes_writes(gossiper, *endpoint) {
-                    self.hand_off(*endpoint);
+                if takes_writes(gossiper, *endpoint)
+                    && let Some(handoff) = &self.handoff
+                {
+                    handoff.begin_to(*endpoint);
                 }
                 true
             }
-            GossipEvent::Down { endpoint } => {
+            GossipEvent::Down(endpoint) => {
                 self.transport.disconnect(*endpoint);
                 if let Some(handoff) = &self.handoff {
                     handoff.interrupt(*endpoint);
@@ -530,8 +518,8 @@ impl Member {
             GossipEvent::StateChanged { name, .. } => {
                 [EXTENSIONS_STATE, READS_STATE, REMOVED_STATE].contains(&name.as_str())
             }
-            GossipEvent::OwnGenerationRaised { generation }
-            | GossipEvent::OwnGenerationLowered { generation } => {
+            GossipEvent::OwnGenerationRaised(generation)
+            | GossipEvent::OwnGenerationLowered(generation) => {
                 let saved = system::save_generation(&self.storage, *generation);
                 if let Err(error) = saved {
                     let line = format_args!("the generation {generation} is not saved: {error}");
@@ -544,8 +532,7 @@ impl Member {
         }
     }
 
-    /// Does what a change of the ring asks for, for which a node gave reason. Returns whether the
-    /// ring is another now.
+    /// Carries out a change of the ring that a node caused. Returns whether the ring has changed.
     fn follow(&self, gossip: &mut Gossip, about: IpAddr, change: MembershipChange) -> bool {
         match change {
             MembershipChange::Ring => return true,
@@ -567,7 +554,7 @@ impl Member {
                 gossip.notes.push(RingNote::Readmitted(endpoint, token, generation));
             }
             MembershipChange::Reannounce => {
-                // Who hears it before it knows that the token is free needs to hear it again.
+                // A node that hears it before it knows that the token is free needs it again.
                 gossip.announce_at = Some(self.clock.monotonic() + RING_DELAY);
                 self.announce_place(gossip);
             }
@@ -578,8 +565,8 @@ impl Member {
         false
     }
 
-    /// Lets go of the lock, and writes down what was noted under it for the next start. Without it
-    /// that start learns it from others.
+    /// Releases the lock, and saves the notes taken under it for the next start. Without them that
+    /// start learns the ring from others.
     fn write_notes(&self, gossip: MutexGuard<'_, Gossip>) {
         let is_any = !gossip.notes.is_empty();
         drop(gossip);
@@ -588,16 +575,14 @@ impl Member {
         }
         let mut last = self.last_note.lock();
         let notes = std::mem::take(&mut self.lock().notes);
-        // A ring that is saved without a node does not say who has taken its place: that comes
-        // first.
-        if let Some(Err(error)) = self.hints.as_ref().map(|hints| hints.write_owners()) {
+        // First, since a saved ring without a node does not say which node took its place.
+        if let Some(Err(error)) = self.hints().map(|hints| hints.write_owners()) {
             let line =
                 format_args!("who gets the hints of a node that has moved is not saved: {error}");
             self.messenger.warn(self.local, line);
         }
         for note in notes {
-            // Of two notes about one node the later one counts, also if both are of one
-            // millisecond.
+            // Of two notes about one node the later counts, also within one millisecond.
             *last = self.clock.coarse_millis().max(last.saturating_add(1));
             if let Err(error) = note.write(&self.storage, *last) {
                 self.messenger.warn(self.local, format_args!("the ring is not saved: {error}"));
@@ -605,9 +590,9 @@ impl Member {
         }
     }
 
-    /// Nobody will come back for these.
+    /// Discards the hints for a removed node.
     fn discard_hints(&self, endpoint: IpAddr) {
-        let Some(hints) = &self.hints else { return };
+        let Some(hints) = self.hints() else { return };
         let waiting = hints.waiting().into_iter().filter(|(_, recipient)| *recipient == endpoint);
         for (target, _) in waiting {
             let line = format_args!(
@@ -619,10 +604,10 @@ impl Member {
         }
     }
 
-    /// Tells the coordinator of the ring as it is now.
+    /// Passes the present ring to the coordinator.
     fn publish(&self, gossip: &Gossip) {
         let members = gossip.membership.members();
-        // Who does not acknowledge writes is not waited for, though it has come or gone just now.
+        // Nodes that do not acknowledge writes do not count as just arrived or left.
         let gossiper = &gossip.gossiper;
         let ring = members.with_pending(|it| gossiper.is_alive(it) && takes_writes(gossiper, it));
         let known: Vec<IpAddr> =
@@ -643,22 +628,22 @@ impl Member {
             incomplete: self.incomplete(gossip),
             unsure: known.iter().copied().filter(|it| !takes_writes(gossiper, *it)).collect(),
             removed: gossip.membership.turned_away().collect(),
-            is_self_removed: removal::is_told(gossiper, members, self.local),
+            is_self_removed: is_told_of_removal(gossiper, members, self.local),
         };
         if peers.is_self_removed != self.coordinator.peers().is_self_removed {
-            removal::log(&self.own_log, peers.is_self_removed);
+            self.log_removal(peers.is_self_removed);
         }
         self.coordinator.set_ring(ring, peers);
     }
 
-    /// Who collects the data of its place, and is not read from meanwhile. Nor is this node if
-    /// others take it for dead, and so do not send it what is written, or if it is not alone any
-    /// more and others have not said whether it had data.
+    /// Nodes that must not be read from because they still collect the data of their places. So
+    /// must this node if others take it for dead, and so send it no writes, or if it is not alone
+    /// any more and others have not said whether it had data.
     fn incomplete(&self, gossip: &Gossip) -> BTreeSet<IpAddr> {
         let gossiper = &gossip.gossiper;
         let others = gossiper.endpoints().map(|(endpoint, _)| endpoint);
         let others = others
-            .filter(|it| *it != self.local && readiness::of(gossiper, *it) < Readiness::Complete);
+            .filter(|it| *it != self.local && readiness_of(gossiper, *it) < Readiness::Complete);
         let is_other = |it: &IpAddr| *it != self.local && gossiper.is_alive(*it);
         let lacks_data = match self.readiness.get() {
             Readiness::Unsure | Readiness::Placed => true,
@@ -668,9 +653,9 @@ impl Member {
         others.chain(lacks_data.then_some(self.local)).collect()
     }
 
-    /// Says how far others may rely on this node.
+    /// Announces whether others may rely on this node.
     fn announce_readiness(&self, gossip: &mut Gossip) {
-        let value = readiness::text(self.readiness.get());
+        let value = readiness_text(self.readiness.get());
         announce(&mut gossip.gossiper, READS_STATE, value);
     }
 
@@ -687,10 +672,20 @@ impl Member {
         }
     }
 
-    fn hand_off(&self, endpoint: IpAddr) {
-        if let Some(handoff) = &self.handoff {
-            handoff.begin_to(endpoint);
-        }
+    /// Logs that the others have removed this node, or have taken it back.
+    fn log_removal(&self, is_removed: bool) {
+        let (level, line) = if is_removed {
+            let line = "this node was removed from the ring, or replaced, while it was cut off: it \
+                        serves nobody any more, and clients get UnavailableException. What it has \
+                        may lack writes and deletions of that time. Stop it, and let it bootstrap \
+                        with empty directories; or take it back as it is by `alexandra nodetool \
+                        allowreturn` at every other node, and restart it then";
+            (Level::Error, line)
+        } else {
+            let line = "the other nodes have taken this node back into the ring: it serves again";
+            (Level::Warn, line)
+        };
+        self.own_log.log(level, "removal", format_args!("{line}"));
     }
 
     fn announce_load(&self) {
@@ -715,38 +710,19 @@ fn gossip_log<S: Ord>(clock: &Arc<dyn Clock>) -> LimitedLog<S> {
     log.with_burst(LOG_BURST)
 }
 
-fn responder(
-    options: &MemberOptions,
-    messenger: &Arc<Messenger>,
-    drops: &Arc<Drops>,
-    readiness: &Arc<OwnReadiness>,
-) -> Arc<Responder> {
-    Responder::new(ResponderOptions {
-        replica: Arc::clone(&options.replica),
-        schema: Arc::clone(options.storage.schema()),
-        partitioner: options.storage.partitioner(),
-        messenger: Arc::clone(messenger),
-        hints: options.hints.clone(),
-        local: options.local,
-        drops: Arc::clone(drops),
-        readiness: Arc::clone(readiness),
-    })
-}
-
-/// Whether a node acknowledges writes, and hints as well: until it knows its place they would only
-/// time out.
+/// Whether a node acknowledges writes and hints. Until it knows its place they would time out.
 fn takes_writes(gossiper: &Gossiper, endpoint: IpAddr) -> bool {
-    readiness::of(gossiper, endpoint) > Readiness::Unsure
+    readiness_of(gossiper, endpoint) > Readiness::Unsure
 }
 
 fn every(period: Duration) -> Interval {
     let mut ticks = interval(period);
-    // What was missed is not made up for: a burst of rounds would say nothing.
+    // Missed rounds are not made up for.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
 }
 
-/// This node says something of itself.
+/// Sets an application state of this node.
 fn announce(gossiper: &mut Gossiper, name: &str, value: &str) {
     if let Err(error) = gossiper.set_state(name, value) {
         log::error!("other nodes cannot be told {name}: {error}");

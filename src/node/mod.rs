@@ -1,15 +1,14 @@
-//! A node, put together from its parts: the place that knows all of them but the front ends.
-//! Several nodes may live in one process.
+//! A node: all its parts but the front ends. Several nodes may run in one process.
 //!
 //! ```text
 //!   Node        the whole: ports, data, service, operators
-//!     setup     what the settings mean for the storage core
-//!     start_mode as what it starts: a member, or one that joins or replaces one
-//!     fingerprint    what of them all nodes have to agree on
-//!     drain     how it leaves its ring
-//!     ports     where clients are served, each of their generations at its own
+//!     setup     options of the storage core, from the settings
+//!     start_mode starts as a member, by joining, or by replacing a node
+//!     fingerprint    hash of the settings on which all nodes have to agree
+//!     drain     leaving the ring
+//!     ports     ports of clients, one for each generation of the protocol
 //!     member    the node among others: gossip, messages, coordinator
-//!       handoff    hints for who is back
+//!       handoff    delivery of hints
 //! ```
 
 mod drain;
@@ -21,16 +20,17 @@ mod setup;
 mod start_mode;
 
 pub use drain::{Drain, Drained};
-pub use handoff::{Handoff, HandoffOptions, HandoffState};
-pub use member::{Member, MemberOptions, Receiver};
+pub use handoff::{Handoff, HandoffState};
+pub use member::{Member, MemberOptions};
 pub use ports::FrontEnd;
 pub use setup::StorageSetup;
 pub(crate) use setup::family_options;
 
-use crate::admin::{Access, AdminContext, AdminServer, Recent, RunningAdmin};
+use crate::admin::{AdminContext, AdminServer, Recent, RunningAdmin};
 use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use crate::base::fs::FileSystem;
+use crate::base::worker::Spawner;
 use crate::config::classes::AuthenticatorName;
 use crate::config::rack_file::RackFileSource;
 use crate::config::settings::{CommitLogSync, SpeculativeRetry};
@@ -49,10 +49,9 @@ use crate::storage::error::{FileError, ReadError};
 use crate::storage::family::OpenError;
 use crate::storage::system::local_placement::SavedPlace;
 use crate::storage::system::{Identity, IdentityError};
-use drain::DrainOptions;
 use fingerprint::fingerprint;
 use ports::ClientPorts;
-use setup::{lendable_blocks, request_memory};
+use setup::MemoryPlan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
@@ -62,24 +61,25 @@ use tokio::net::TcpListener;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-/// How often the node looks whether its rack file has changed.
+/// Pause between two checks of the rack file.
 const RACK_FILE_PERIOD: Duration = Duration::from_secs(10);
 
-/// The shortest time between two looks whether hints have to be written to disk.
+/// Shortest pause between two syncs of hints.
 const LEAST_HINT_SYNC: Duration = Duration::from_millis(10);
 
-/// What the command line decides, besides the settings.
+/// Options of the command line.
 #[derive(Debug, Clone, Default)]
 pub struct NodeOptions {
-    /// Whether a start goes on behind a damaged part of the commit log.
+    /// Whether a start skips a damaged part of the commit log.
     pub accept_commitlog_loss: bool,
-    /// The system properties as of old: `-Dpasswd.properties` and others.
+    /// The system properties of 0.6: `-Dpasswd.properties` and others.
     pub properties: Properties,
-    /// Seed of whatever is left to chance.
+    /// Seed of random choices.
     pub seed: u64,
 }
 
-/// Why a node cannot start.
+/// Reason why a node cannot start.
+#[expect(missing_docs, reason = "the names of the fields say it")]
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     /// Its data cannot be opened.
@@ -90,12 +90,7 @@ pub enum NodeError {
     Identity(#[from] IdentityError),
     /// The address of `ThriftAddress` and `ThriftPort` cannot be used.
     #[error("cannot listen for Thrift clients on {address}: {source}. Is another server running?")]
-    Bind {
-        /// The address.
-        address: SocketAddr,
-        /// What the operating system says.
-        source: io::Error,
-    },
+    Bind { address: SocketAddr, source: io::Error },
     /// The operating system gives no threads.
     #[error("cannot start the threads of the replica: {0}")]
     Threads(#[source] io::Error),
@@ -104,12 +99,7 @@ pub enum NodeError {
         "cannot listen for operators on {address}: {source}. Is another server running? \
          AdminAddress and AdminPort say where"
     )]
-    BindAdmin {
-        /// The address.
-        address: SocketAddr,
-        /// What the operating system says.
-        source: io::Error,
-    },
+    BindAdmin { address: SocketAddr, source: io::Error },
     /// The thread of the admin side cannot be started.
     #[error("cannot start the admin side: {0}")]
     Admin(#[source] io::Error),
@@ -125,14 +115,9 @@ pub enum NodeError {
          to join again start it with empty directories and AutoBootstrap"
     )]
     Decommissioned,
-    /// The token of the configuration is none.
+    /// The token to replace is not one of the partitioner.
     #[error("cannot take the place of token {token}: {source}")]
-    ReplaceToken {
-        /// The value of the property.
-        token: String,
-        /// What is wrong with it.
-        source: TokenError,
-    },
+    ReplaceToken { token: String, source: TokenError },
     /// The node could not join its ring.
     #[error(transparent)]
     Operation(#[from] OperationError),
@@ -145,7 +130,7 @@ pub enum NodeError {
 }
 
 impl NodeError {
-    /// The exit code of the original for this failure: 100 for data of another partitioner, else 3.
+    /// The exit code of 0.6 for this failure: 100 for data of another partitioner, else 3.
     pub fn exit_code(&self) -> u8 {
         let other_partitioner = match self {
             Self::Identity(error) => !matches!(error, IdentityError::ClusterName { .. }),
@@ -158,10 +143,10 @@ impl NodeError {
     }
 }
 
-/// A node that holds its data and its port, and serves when it is [run](Node::run).
+/// A node that has opened its data and ports, and serves when it is [run](Node::run).
 #[derive(Debug)]
 pub struct Node {
-    /// None as long as the node is to join first.
+    /// `None` until the node has joined, if it has to.
     listeners: Option<Vec<TcpListener>>,
     client_ports: ClientPorts,
     address: SocketAddr,
@@ -172,7 +157,6 @@ pub struct Node {
     admin: Option<RunningAdmin>,
     member: Arc<Member>,
     transport: Arc<TcpTransport>,
-    hints: Option<Arc<HintStore>>,
     hint_sync_interval: Duration,
     rack_file: Option<Arc<RackFileSource>>,
     drain: Arc<Drain>,
@@ -180,8 +164,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// Opens the data and binds the ports, whose clients the front end serves. Must be called
-    /// within a tokio runtime.
+    /// Opens the data, and binds the ports that the front end serves. Must be called within a tokio
+    /// runtime.
     pub fn start(
         settings: Settings,
         options: &NodeOptions,
@@ -190,8 +174,9 @@ impl Node {
     ) -> Result<Self, NodeError> {
         let placements = checked_placements(&settings, &options.properties)?;
         let (clock, fs) = (Arc::clone(&components.clock), Arc::clone(&components.fs));
-        // The ports first: whoever finds one taken has not touched any data.
-        let memory = request_memory(&settings);
+        // The ports first: if one is taken, no data are touched.
+        let plan = MemoryPlan::of(&settings);
+        let memory = Budget::new(plan.requests);
         let client_ports = ClientPorts::new(&settings, &clock, &memory, front_end);
         let listeners = client_ports.bind()?;
         let admin = bind_admin(&settings)?;
@@ -201,7 +186,8 @@ impl Node {
         let address = local_address(&listeners).map_err(NodeError::Serving)?;
         // Clients are refused until there is something to serve.
         let listeners = start_mode.takes_connections().then_some(listeners);
-        let replica = start_replica(&settings, &storage, &memory)?;
+        storage.lend_block_cache(&memory, plan.lendable_blocks);
+        let replica = start_replica(&settings, &storage, memory)?;
         let hints = open_hints(&settings, options, &storage, fs, &clock)?;
         let parts = Parts {
             storage: &storage,
@@ -212,7 +198,7 @@ impl Node {
         };
         let who = (&identity, &start_mode);
         let member = member(&settings, options, placements.by_keyspace, who, &parts)?;
-        let drain = Drain::new(DrainOptions::new(&member, &parts));
+        let drain = Drain::new(Arc::clone(&member), Arc::clone(&transport), Arc::clone(&storage));
         let rack_file = placements.rack_file;
         let admin_context = AdminContext {
             cluster_name: settings.cluster_name.clone(),
@@ -244,7 +230,6 @@ impl Node {
             admin,
             member,
             transport,
-            hints,
             hint_sync_interval,
             rack_file,
             drain,
@@ -252,19 +237,19 @@ impl Node {
         })
     }
 
-    /// Where Thrift clients are served.
+    /// Address for Thrift clients.
     pub fn thrift_address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where operators are served; `None` if the usual port was taken.
+    /// Address for operators; `None` if the default port was taken.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(RunningAdmin::address)
     }
 
-    /// Becomes a member of its ring, and waits until it knows the others as well as can be
-    /// expected, or has the data of its range. Must be called within a tokio runtime, before
-    /// [`Node::run`], which does it else.
+    /// Becomes a member of its ring. Returns when the ring is known as well as can be expected, or
+    /// when the data of the node's range are here. Must be called within a tokio runtime.
+    /// [`Node::run`] calls it if it was not called before.
     pub async fn join(&mut self) -> Result<(), NodeError> {
         let is_first = !std::mem::replace(&mut self.has_joined, true);
         if is_first {
@@ -279,7 +264,7 @@ impl Node {
         if self.listeners.is_none() {
             self.listeners = Some(self.client_ports.bind()?);
         }
-        // Before anybody is told that the node is ready: who waits for that knows all of its ports.
+        // Before the node reports that it is ready, so that all its ports are known by then.
         let listeners = self.listeners.as_deref().filter(|_| is_first).unwrap_or_default();
         for (address, version) in self.client_ports.further(listeners) {
             log::info!("listening for Thrift clients of {version} on {address}");
@@ -289,18 +274,19 @@ impl Node {
 
     fn take_part(&mut self) {
         let Drain { stop, tasks, .. } = &*self.drain;
-        self.transport.serve(Receiver::new(Arc::clone(&self.member)) as _);
+        self.transport.serve(Arc::clone(&self.member) as _);
         tasks.spawn(Arc::clone(&self.member).run(stop.clone()));
         if let Some(rack_file) = self.rack_file.take() {
-            tasks.spawn(unless(stop.clone(), follow(rack_file, Arc::clone(&self.member))));
+            let following = follow(rack_file, Arc::clone(&self.member));
+            tasks.spawn(stop.clone().run_until_cancelled_owned(following));
         }
-        if let Some(hints) = &self.hints {
+        if let Some(hints) = self.member.hints() {
             let syncing = sync_hints(Arc::clone(hints), self.hint_sync_interval);
-            tasks.spawn(unless(stop.clone(), syncing));
+            tasks.spawn(stop.clone().run_until_cancelled_owned(syncing));
         }
     }
 
-    /// Serves until `stop` is cancelled; then ends calls under way, writes everything to disk and
+    /// Serves until `stop` is cancelled. Then ends calls under way, writes everything to disk and
     /// closes.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), NodeError> {
         let joined = tokio::select! {
@@ -309,17 +295,16 @@ impl Node {
             joined = self.join() => joined,
         };
         let listening = self.listeners.take().filter(|_| joined.is_ok());
-        let Self { service, client_ports, replica, storage, admin, drain, hints, member, .. } =
-            self;
+        let Self { service, client_ports, replica, storage, admin, drain, member, .. } = self;
         let served = match listening {
             Some(listeners) => serve(client_ports.server(listeners, &service), &member, stop).await,
             None => joined,
         };
         drain.leave().await;
-        if let Some(Err(error)) = hints.map(|hints| hints.close()) {
+        if let Some(Err(error)) = member.hints().map(|hints| hints.close()) {
             log::warn!("the hints were not closed in order: {error}");
         }
-        // What operators have begun ends as well: compactions look whether the node stops.
+        // Compactions that operators began end as well: they check whether the node stops.
         drop(admin);
         replica.shutdown();
         storage.close();
@@ -327,8 +312,8 @@ impl Node {
     }
 }
 
-/// Serves clients until `stop` is cancelled, or until others know the node as the owner of data
-/// that it does not have.
+/// Serves clients until `stop` is cancelled, or until other nodes remember data of this node that
+/// it does not have.
 async fn serve(
     server: Server,
     member: &Arc<Member>,
@@ -354,15 +339,7 @@ fn local_address(listeners: &[TcpListener]) -> io::Result<SocketAddr> {
     }
 }
 
-/// Work that is given up at the end.
-async fn unless(stop: CancellationToken, work: impl Future<Output = ()>) {
-    tokio::select! {
-        () = stop.cancelled() => {}
-        () = work => {}
-    }
-}
-
-/// Writes hints to disk now and then.
+/// Syncs hints at this interval.
 async fn sync_hints(hints: Arc<HintStore>, every: Duration) {
     let mut ticks = tokio::time::interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -380,8 +357,8 @@ async fn sync_hints(hints: Arc<HintStore>, every: Duration) {
     }
 }
 
-/// Listens for other nodes. Without a port in the configuration, a node that has no others to turn
-/// to goes on if the usual one is taken: nobody needs it.
+/// Listens for other nodes. Without a port in the configuration, a node without other seeds starts
+/// although the default port is taken: no other node needs it.
 fn bind_transport(
     settings: &Settings,
     clock: &Arc<dyn Clock>,
@@ -408,30 +385,28 @@ fn bind_transport(
     }
 }
 
-/// The snitches that keyspaces have, by class name.
+/// The snitches of all keyspaces, by class name.
 fn snitches(settings: &Settings) -> Vec<String> {
     let names = settings.keyspaces.iter().map(|keyspace| keyspace.snitch.class_name().to_owned());
     names.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// The replica, which may have a part of the block cache for its requests.
 fn start_replica(
     settings: &Settings,
     storage: &Arc<Database>,
-    memory: &Arc<Budget>,
+    memory: Arc<Budget>,
 ) -> Result<Arc<Replica>, NodeError> {
-    storage.lend_block_cache(memory, lendable_blocks(settings));
     let options = ReplicaOptions {
         concurrent_reads: settings.storage.concurrent_reads as usize,
         concurrent_writes: settings.storage.concurrent_writes as usize,
-        memory: Arc::clone(memory),
-        runs_inline: false,
+        memory,
+        spawner: Spawner::Threads,
     };
     let replica = Replica::start(Arc::clone(storage), options);
     Ok(Arc::new(replica.map_err(NodeError::Threads)?))
 }
 
-/// Hints are as durable as what is acknowledged by the commit log.
+/// Sync interval of hints, which makes them as durable as the commit log.
 fn hint_sync_interval(sync: CommitLogSync) -> Duration {
     match sync {
         CommitLogSync::Periodic { period } => period,
@@ -458,7 +433,7 @@ fn service(
     }))
 }
 
-/// What the node has already when it becomes one among others.
+/// Parts of a member.
 struct Parts<'a> {
     storage: &'a Arc<Database>,
     replica: &'a Arc<Replica>,
@@ -467,7 +442,6 @@ struct Parts<'a> {
     clock: &'a Arc<dyn Clock>,
 }
 
-/// The node among others.
 fn member(
     settings: &Settings,
     options: &NodeOptions,
@@ -509,8 +483,7 @@ fn start_admin(
     context: AdminContext,
 ) -> Result<Option<RunningAdmin>, NodeError> {
     let Some(server) = server else { return Ok(None) };
-    let access = Access::new(settings.admin.token.clone(), settings.admin.token_is_required);
-    let running = server.start(context, access);
+    let running = server.start(context, settings.admin.clone());
     running.map(Some).map_err(NodeError::Admin)
 }
 
@@ -549,8 +522,8 @@ fn read_options(settings: &Settings, properties: &Properties) -> ReadOptions {
     }
 }
 
-/// Binds the port for operators. Without one in the configuration the server goes on if the usual
-/// one is taken, since no client needs it.
+/// Binds the port for operators. Without one in the configuration the server starts although the
+/// default port is taken, since no client needs it.
 fn bind_admin(settings: &Settings) -> Result<Option<AdminServer>, NodeError> {
     let admin = &settings.admin;
     let address = SocketAddr::new(admin.address, admin.port);
@@ -567,7 +540,7 @@ fn bind_admin(settings: &Settings) -> Result<Option<AdminServer>, NodeError> {
     }
 }
 
-/// Looks now and then whether the rack file has changed, for as long as it is polled.
+/// Reloads the rack file when it changes.
 async fn follow(rack_file: Arc<RackFileSource>, member: Arc<Member>) {
     let mut ticks = tokio::time::interval(RACK_FILE_PERIOD);
     loop {
@@ -584,7 +557,7 @@ async fn follow(rack_file: Arc<RackFileSource>, member: Arc<Member>) {
     }
 }
 
-/// The placements of a node that can start with these properties.
+/// The placements, unless a property keeps the node from starting.
 fn checked_placements(
     settings: &Settings,
     properties: &Properties,
@@ -595,7 +568,7 @@ fn checked_placements(
     }
 }
 
-/// Values of properties with which no node starts, in the order in which a start finds them.
+/// Faulty values of properties, in the order in which a start finds them.
 pub(crate) fn property_faults(settings: &Settings, properties: &Properties) -> Vec<NodeError> {
     let faults = [
         properties.jmx_port().map(drop).err().map(NodeError::from),
@@ -606,8 +579,8 @@ pub(crate) fn property_faults(settings: &Settings, properties: &Properties) -> V
     faults.into_iter().flatten().collect()
 }
 
-/// Reasons for which every login to a server with these settings would be refused. Its files are
-/// read at each login, so that they may be mended while it runs.
+/// Reasons for which a server with these settings refuses every login. Its files are read at each
+/// login, so that they may be corrected while it runs.
 pub(crate) fn login_faults(settings: &Settings, properties: &Properties) -> Vec<String> {
     match authenticator(settings.authenticator, properties) {
         Authenticator::AllowAll => Vec::new(),

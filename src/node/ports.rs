@@ -1,4 +1,4 @@
-//! Where clients are served.
+//! Ports of clients.
 
 use super::NodeError;
 use crate::base::budget::Budget;
@@ -11,11 +11,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-/// Adds a port to a server, with a protocol that offers the service. So a node needs to know no
-/// protocol.
+/// Adds a port to a server, with a protocol that offers the service. So the node knows no protocol.
 pub type FrontEnd = fn(&mut Server, TcpListener, &ListenerSettings, &Arc<Service>, &Arc<dyn Clock>);
 
-/// The port of the configuration, and then the further ones.
+/// The port of the configuration, and the additional ones after it.
 #[derive(Debug)]
 pub(super) struct ClientPorts {
     ports: Vec<ListenerSettings>,
@@ -55,7 +54,7 @@ impl ClientPorts {
         Self { ports, options, front_end }
     }
 
-    /// Binds all of them.
+    /// Binds all ports.
     pub(super) fn bind(&self) -> Result<Vec<TcpListener>, NodeError> {
         let bind = |port: &ListenerSettings| {
             let address = SocketAddr::new(port.address, port.port);
@@ -64,7 +63,7 @@ impl ClientPorts {
         self.ports.iter().map(bind).collect()
     }
 
-    /// The further ones with the addresses that the system chose.
+    /// The additional ports, with the addresses that the system chose.
     pub(super) fn further<'a>(
         &'a self,
         listeners: &'a [TcpListener],
@@ -73,7 +72,7 @@ impl ClientPorts {
         further.filter_map(|(it, port)| Some((it.local_addr().ok()?, port.api_version)))
     }
 
-    /// A server that answers as each port's clients expect.
+    /// A server with the protocol of each port.
     pub(super) fn server(self, listeners: Vec<TcpListener>, service: &Arc<Service>) -> Server {
         let Self { ports, options, front_end } = self;
         let clock = Arc::clone(&options.clock);

@@ -1,8 +1,6 @@
-//! What the settings mean for the storage core of a node: directories, thresholds, and how memory
-//! is shared out.
+//! Options of the storage core, from the settings: directories, thresholds, and shares of memory.
 
 use super::NodeOptions;
-use crate::base::budget::Budget;
 use crate::base::machine;
 use crate::config::settings::{
     ColumnFamilySettings, CommitLogSync, CompactionStrategy, Compression,
@@ -16,19 +14,18 @@ use crate::storage::restore;
 use crate::storage::{self, CacheOptions, CompactionOptions, Database, FamilyOptions};
 use std::sync::Arc;
 
-/// Raw size of a data block, unless `ColumnIndexSizeInKB` asks for less: what a read of one column
-/// has to fetch and unpack. The index that 0.6 had to keep small by larger blocks is not in memory
-/// here.
+/// Raw size of a data block, unless `ColumnIndexSizeInKB` asks for less. A read of one column has
+/// to fetch and decompress a block. 0.6 needed larger ones to keep its index in memory small.
 const MAX_BLOCK_BYTES: u64 = 16 << 10;
 
 /// Least memory for memtables and caches together, in bytes, however small the machine is.
 const MIN_MEMORY_BUDGET: u64 = 64 << 20;
 
-/// Least memory for memtables, in bytes, however large a block cache is asked for: with none, each
-/// write would wait for a flush.
+/// Least memory for memtables, in bytes, however large the block cache: without any, each write
+/// would wait for a flush.
 const MIN_MEMTABLE_BUDGET: u64 = MIN_MEMORY_BUDGET / 4;
 
-/// Least memory for all key caches, in bytes, however large a block cache is asked for.
+/// Least memory for all key caches, in bytes.
 const MIN_KEY_CACHES: u64 = MIN_MEMORY_BUDGET / 64;
 
 /// Least memory for all row caches, in bytes.
@@ -37,7 +34,7 @@ const MIN_ROW_CACHES: u64 = MIN_MEMORY_BUDGET / 16;
 /// Least memory for requests and answers, in bytes.
 const MIN_REQUEST_MEMORY: u64 = MIN_MEMORY_BUDGET / 8;
 
-/// What the storage core of a node is opened with.
+/// Options with which the storage core of a node is opened.
 #[derive(Debug)]
 pub struct StorageSetup {
     options: storage::Options,
@@ -48,7 +45,7 @@ pub struct StorageSetup {
 }
 
 impl StorageSetup {
-    /// That of a node with these settings.
+    /// The options that follow from these settings.
     pub fn new(settings: &Settings, options: &NodeOptions) -> Result<Self, ConfigError> {
         let system = settings.system_column_families();
         let configured = settings.keyspaces.iter().flat_map(|keyspace| &keyspace.column_families);
@@ -65,7 +62,7 @@ impl StorageSetup {
         })
     }
 
-    /// Opens it.
+    /// Opens the storage core.
     pub fn open(self, components: Components) -> Result<Database, StorageError> {
         let Self { options, partitioner, schema, families } = self;
         Database::open(components, options, partitioner, schema, |id| {
@@ -73,7 +70,7 @@ impl StorageSetup {
         })
     }
 
-    /// The same for a restore.
+    /// The setup of a restore.
     pub fn to_restore(&self, components: Components) -> restore::Setup {
         restore::Setup {
             components,
@@ -89,8 +86,7 @@ fn storage_options(
     settings: &Settings,
     options: &NodeOptions,
 ) -> Result<storage::Options, ConfigError> {
-    let budget = memory_budget(settings);
-    let block_cache_bytes = block_cache_bytes(settings, budget);
+    let memory = MemoryPlan::of(settings);
     let compaction = CompactionOptions::default();
     let priority = options.properties.compaction_priority()?;
     Ok(storage::Options {
@@ -103,16 +99,19 @@ fn storage_options(
         },
         segment_bytes: settings.commit_log.rotation_threshold_bytes,
         flush_threads: None,
-        memtable_budget_bytes: memtable_budget(budget, block_cache_bytes),
-        block_cache_bytes,
+        memtable_budget_bytes: memory.memtables,
+        block_cache_bytes: memory.block_cache,
         compaction: CompactionOptions {
             bytes_per_second: settings.storage.compaction_throughput_bytes,
-            niceness: priority.map_or(compaction.niceness, niceness),
+            // As in Java on Linux: 1 is the least priority, 5 the usual one.
+            niceness: priority.map_or(compaction.niceness, |it| 5 - i32::from(it)),
             ..compaction
         },
         caches: CacheOptions {
+            key_bytes: memory.key_caches,
+            row_bytes: memory.row_caches,
+            saved_directory: Some(settings.directories.saved_caches.clone()),
             preheats_keys: options.properties.compaction_preheats_key_cache(),
-            ..cache_options(settings, budget, block_cache_bytes)
         },
         accept_commitlog_loss: options.accept_commitlog_loss,
         accept_data_loss: options.properties.accept_data_loss(),
@@ -121,58 +120,49 @@ fn storage_options(
     })
 }
 
-/// What becomes of the priority of a thread, as in Java on Linux: 1 is the least, 5 that of most.
-fn niceness(priority: u8) -> i32 {
-    5 - i32::from(priority)
+/// Shares of the memory budget, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MemoryPlan {
+    block_cache: u64,
+    memtables: u64,
+    key_caches: u64,
+    row_caches: u64,
+    /// For requests and answers on all ports, with the blocks that the block cache lends.
+    pub(super) requests: usize,
+    /// The part of the block cache that requests may use.
+    pub(super) lendable_blocks: usize,
 }
 
-/// Memory for everything that grows with data and requests, in bytes.
-fn memory_budget(settings: &Settings) -> u64 {
-    let asked = settings.memory.budget_bytes.unwrap_or_else(|| machine::memory_bytes() / 4);
-    asked.max(MIN_MEMORY_BUDGET)
-}
+impl MemoryPlan {
+    pub(super) fn of(settings: &Settings) -> Self {
+        let budget = settings.memory.budget_bytes.unwrap_or_else(|| machine::memory_bytes() / 4);
+        let budget = budget.max(MIN_MEMORY_BUDGET);
+        Self::share(budget, settings.memory.block_cache_bytes.unwrap_or(budget / 4))
+    }
 
-/// Half of what the block cache leaves; the rest is for requests and answers.
-fn memtable_budget(budget: u64, block_cache_bytes: u64) -> u64 {
-    (budget.saturating_sub(block_cache_bytes) / 2).max(MIN_MEMTABLE_BUDGET)
-}
-
-/// Of what block cache and memtables leave, a third is for rows and a twelfth for their places.
-fn cache_options(settings: &Settings, budget: u64, block_cache_bytes: u64) -> CacheOptions {
-    let memtables = memtable_budget(budget, block_cache_bytes);
-    let rest = budget.saturating_sub(block_cache_bytes).saturating_sub(memtables);
-    CacheOptions {
-        key_bytes: (rest / 12).max(MIN_KEY_CACHES),
-        row_bytes: (rest / 3).max(MIN_ROW_CACHES),
-        saved_directory: Some(settings.directories.saved_caches.clone()),
-        preheats_keys: false,
+    /// Memtables get half of what the block cache leaves; of the rest row caches get a third, key
+    /// caches a twelfth, and requests the remainder.
+    fn share(budget: u64, block_cache: u64) -> Self {
+        let left = budget.saturating_sub(block_cache);
+        let memtables = (left / 2).max(MIN_MEMTABLE_BUDGET);
+        let rest = left.saturating_sub(memtables);
+        let key_caches = (rest / 12).max(MIN_KEY_CACHES);
+        let row_caches = (rest / 3).max(MIN_ROW_CACHES);
+        let requests = rest.saturating_sub(key_caches + row_caches).max(MIN_REQUEST_MEMORY);
+        // A block cache above its default share does not make requests larger.
+        let lendable = block_cache.min(budget / 4) / 8 * 7;
+        Self {
+            block_cache,
+            memtables,
+            key_caches,
+            row_caches,
+            requests: (requests + lendable) as usize,
+            lendable_blocks: lendable as usize,
+        }
     }
 }
 
-/// Memory for requests and answers on all ports: what the other parts of the budget leave, and as
-/// much of the block cache as it lends.
-pub(super) fn request_memory(settings: &Settings) -> Arc<Budget> {
-    let budget = memory_budget(settings);
-    let blocks = block_cache_bytes(settings, budget);
-    let CacheOptions { key_bytes, row_bytes, .. } = cache_options(settings, budget, blocks);
-    let others = blocks + memtable_budget(budget, blocks) + key_bytes + row_bytes;
-    let own = budget.saturating_sub(others).max(MIN_REQUEST_MEMORY);
-    Budget::new(own as usize + lendable_blocks(settings))
-}
-
-/// Bytes of the block cache that requests may use.
-pub(super) fn lendable_blocks(settings: &Settings) -> usize {
-    let budget = memory_budget(settings);
-    // A cache that is larger than its share by the configuration does not make requests larger.
-    let blocks = block_cache_bytes(settings, budget).min(budget / 4);
-    (blocks / 8 * 7) as usize
-}
-
-fn block_cache_bytes(settings: &Settings, budget: u64) -> u64 {
-    settings.memory.block_cache_bytes.unwrap_or(budget / 4)
-}
-
-/// How a column family is kept, by the settings.
+/// Options of a column family, from the settings.
 pub(crate) fn family_options(settings: &Settings, family: &ColumnFamilySettings) -> FamilyOptions {
     let (memory, storage) = (&settings.memory, &settings.storage);
     let age = family.flush_period.unwrap_or(memory.memtable_flush_after);
@@ -205,25 +195,18 @@ pub(crate) fn family_options(settings: &Settings, family: &ColumnFamilySettings)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Loader;
-    use crate::model::comparator::ComparatorRegistry;
 
     #[test]
-    fn a_huge_block_cache_leaves_memory_for_memtables() {
-        assert_eq!(memtable_budget(1 << 30, 1 << 28), 3 << 27);
-        assert_eq!(memtable_budget(1 << 30, 1 << 31), MIN_MEMTABLE_BUDGET);
-    }
-
-    #[test]
-    fn caches_get_their_parts_of_what_is_left() {
-        let comparators = ComparatorRegistry::default();
-        let settings = Loader::for_server(&comparators).load(None).unwrap().settings;
-        let bytes = |budget, blocks| {
-            let options = cache_options(&settings, budget, blocks);
-            (options.key_bytes, options.row_bytes)
-        };
-        // A quarter of the budget is for blocks, three eighths are for memtables.
-        assert_eq!(bytes(1 << 30, 1 << 28), (32 << 20, 128 << 20));
-        assert_eq!(bytes(1 << 30, 1 << 31), (MIN_KEY_CACHES, MIN_ROW_CACHES));
+    fn memory_is_shared_out_however_large_the_block_cache() {
+        let plan = MemoryPlan::share(1 << 30, 1 << 28);
+        assert_eq!(
+            (plan.memtables, plan.key_caches, plan.row_caches),
+            (3 << 27, 32 << 20, 1 << 27)
+        );
+        assert_eq!((plan.requests, plan.lendable_blocks), ((224 + 224) << 20, 224 << 20));
+        let plan = MemoryPlan::share(1 << 30, 1 << 31);
+        assert_eq!(plan.memtables, MIN_MEMTABLE_BUDGET);
+        assert_eq!((plan.key_caches, plan.row_caches), (MIN_KEY_CACHES, MIN_ROW_CACHES));
+        assert_eq!(plan.requests - plan.lendable_blocks, MIN_REQUEST_MEMORY as usize);
     }
 }

@@ -1,4 +1,4 @@
-//! As what a node starts: as the member that it was, as one that joins, or in the place of another.
+//! The way in which a node starts: as a member, by joining, or by replacing another node.
 
 use super::{NodeError, NodeOptions};
 use crate::base::clock::Clock;
@@ -9,7 +9,7 @@ use crate::storage::Database;
 use crate::storage::system::local_placement::SavedPlace;
 use crate::storage::system::{self, Identity, IdentityError};
 
-/// Establishes who the node is, and as what it starts.
+/// Establishes the identity of the node, and the way in which it starts.
 pub(super) fn begin(
     settings: &Settings,
     options: &NodeOptions,
@@ -32,7 +32,7 @@ pub(super) fn begin(
     if let StartMode::Join { .. } = start_mode
         && !has_begun
     {
-        // What is here was not collected by the last start.
+        // Data would not be those that the last start collected.
         system::check_no_data(storage)?;
     }
     match (&saved_token, &start_mode) {

@@ -1,4 +1,4 @@
-//! Calls between nodes of this program, each with what is sent and what comes back.
+//! Calls between nodes of this program, each with its request and its answer.
 //!
 //! ```text
 //! has-heard    i32 generation, i32 version
@@ -20,18 +20,18 @@
 //! [`job`](super::job) has TASK and STATUS.
 
 use crate::base::bytes::ByteReader;
-use crate::net::bodies::{Body, BodyContext, BodyError, EncodeError};
+use crate::net::bodies::{Body, BodyContext, BodyError, EncodeError, put_all};
 use std::net::IpAddr;
 
-/// Whether a node has heard what the sender of this has announced: [`Heard`].
+/// Asks whether a node has heard the announcement of the caller. Answered by [`Heard`].
 pub(super) const HAS_HEARD: &str = "has-heard";
-/// Where a node has its place, as far as the receiver knows.
+/// Asks for the place of a node, as far as the receiver knows.
 pub(super) const WHERE_IS: &str = "where-is";
-/// Members with their tokens, in the order of these.
+/// Asks for the members with their tokens, in the order of tokens.
 pub(super) const WHICH_RING: &str = "which-ring";
-/// Load of a node, and the token that would halve it.
+/// Asks for the load of a node, and the token that would halve it.
 pub(super) const WHICH_TOKEN: &str = "which-token";
-/// A page of rows, which only a column family can read.
+/// Asks for a page of rows, which only a column family can decode.
 pub(super) const PAGE: &str = "page";
 pub(super) const START: &str = "start";
 pub(super) const POLL: &str = "poll";
@@ -41,26 +41,23 @@ pub(super) const CANCEL: &str = "cancel";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Heard {
     pub(super) knows_it: bool,
-    /// Whether what it began before it had heard is over.
+    /// Whether the writes that it began before it heard have ended.
     pub(super) is_quiet: bool,
-    /// How often it has given up on nodes that joined, see [`Membership::given_up`].
+    /// Number of joining nodes that it has forgotten, see [`Membership::given_up`].
     ///
     /// [`Membership::given_up`]: crate::gossip::Membership::given_up
     pub(super) given_up: u64,
-    /// Nodes that seem alive to it.
+    /// Nodes that are alive to it.
     pub(super) live: Vec<IpAddr>,
 }
 
 impl Body for Heard {
     fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
-        (self.knows_it, self.is_quiet).put(out, context)?;
-        self.given_up.put(out, context)?;
-        self.live.put(out, context)
+        put_all(&[&self.knows_it, &self.is_quiet, &self.given_up, &self.live], out, context)
     }
 
     fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
-        let (knows_it, is_quiet) = Body::read(reader, context)?;
-        let (given_up, live) = Body::read(reader, context)?;
+        let ((knows_it, is_quiet), (given_up, live)) = Body::read(reader, context)?;
         Ok(Self { knows_it, is_quiet, given_up, live })
     }
 }

@@ -8,27 +8,27 @@ use crate::replica::Abandoned;
 use crate::storage::compaction::CompactionError;
 use crate::storage::database::{ExchangeError, IngestError, WriteError};
 use crate::storage::error::{FileError, ReadError};
-use crate::storage::original;
+use crate::storage::legacy;
 use std::io;
 use std::net::IpAddr;
 
 /// Result of most functions of the layer.
 pub(super) type Result<T, E = OperationError> = std::result::Result<T, E>;
 
-/// Why an operation was refused, or did not come to its end. In either case the ring is as it was
-/// before, unless it says otherwise. Texts of 0.6 stand where it had any.
+/// Reason why an operation was refused, or failed. The ring is as before in both cases, unless the
+/// text says otherwise. Texts are those of 0.6 where it had any.
 #[derive(Debug, thiserror::Error)]
 pub enum OperationError {
-    /// The text says why, and what helps.
+    /// The text has the reason and a remedy.
     #[error("{0}")]
     Failed(String),
-    /// Another node that is needed does not run; others may have what it has.
+    /// A needed node is down; others may have its data.
     #[error("{0} is down")]
     Down(IpAddr),
-    /// A node of 0.6 has to be told or asked once more.
+    /// A node of 0.6 has restarted, and forgotten the session.
     #[error("it was started anew meanwhile, and has forgotten what it was told of the files")]
     Restarted,
-    /// There is nobody to join.
+    /// There is no ring to join.
     #[error(
         "No other nodes seen!  Unable to bootstrap. See that the seeds run and that ListenAddress, \
          StoragePort and ClusterName are right"
@@ -44,10 +44,10 @@ pub enum OperationError {
          with -Dcassandra.replace_token=TOKEN.)"
     )]
     AlreadyMember,
-    /// The plan does not fit the ring any more.
+    /// The change does not fit the ring any more.
     #[error("the ring has changed meanwhile: do it again")]
     RingChanged,
-    /// The node stops, or nobody waits for the result any more.
+    /// The node stops, or the result is not awaited any more.
     #[error("nobody waits for it any more")]
     GivenUp,
     /// The node stops.
@@ -77,16 +77,16 @@ pub enum OperationError {
     /// A file cannot be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Rows that have come cannot be kept.
+    /// Received rows cannot be stored.
     #[error("what has come cannot be kept: {0}")]
     Ingest(#[from] IngestError),
-    /// Rows cannot be written to files of 0.6, or read from them.
+    /// Rows cannot be written to files of 0.6, or read from such.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
     /// A row has no form in a file of 0.6.
     #[error("a row cannot be put together: {0}")]
-    Row(#[from] original::WriteError),
-    /// The node could not note where it is.
+    Row(#[from] legacy::WriteError),
+    /// The new place cannot be saved.
     #[error("the new place of this node cannot be saved: {0}")]
     Save(#[from] WriteError),
 }
@@ -116,7 +116,7 @@ impl OperationError {
         ))
     }
 
-    /// A node that is alive leaves by itself.
+    /// The error for the removal of a live node.
     pub(super) fn alive(owner: IpAddr) -> Self {
         Self::Failed(format!(
             "Node /{owner} is alive and owns this token. Use decommission command to remove it \
@@ -130,7 +130,7 @@ impl OperationError {
         ))
     }
 
-    /// A replica could not do its part of a repair.
+    /// The error of a replica in a repair.
     pub(super) fn repair(replica: IpAddr, why: impl std::fmt::Display) -> Self {
         Self::Failed(format!(
             "{replica} could not do its part, what was repaired until then stays so: {why}"

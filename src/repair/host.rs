@@ -1,4 +1,4 @@
-//! This node as repair works with it: its data, its peers, and the ring as it knows it.
+//! This node, for the parts of repair: its data, its peers, and the ring.
 
 use super::error::{OperationError, Result};
 use super::operations::OperationsOptions;
@@ -6,16 +6,19 @@ use super::topology::Lifecycle;
 use super::traffic::{Throttle, Traffic};
 use crate::base::clock::Clock;
 use crate::base::lock::{Mutex, rank};
+use crate::base::worker::Spawner;
 use crate::gossip::{Members, NodePlace};
 use crate::net::bodies::BodyContext;
 use crate::net::messenger::Messenger;
-use crate::replica::Blocking;
 use crate::ring::{Partitioner, ReplicaPlacement, Token};
 use crate::storage::Database;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// The ring at one moment, as this node knows it.
 #[derive(Debug, Clone, Default)]
@@ -26,74 +29,72 @@ pub struct RingSnapshot {
     pub live: BTreeSet<IpAddr>,
     /// Those that take calls. This node itself is among them.
     pub callable: BTreeSet<IpAddr>,
-    /// Bytes that each says to have on its disks, as far as it has said so.
+    /// Announced bytes on the disks of nodes.
     pub loads: BTreeMap<IpAddr, f64>,
-    /// Members that collect the data of their places, and are not read from meanwhile.
+    /// Nodes that still collect the data of their places, and are not read from.
     pub incomplete: BTreeSet<IpAddr>,
-    /// The last start of each node that was heard of.
+    /// The last start of each known node.
     pub generations: BTreeMap<IpAddr, i32>,
-    /// How often this node has given up on others that joined.
+    /// Number of joining nodes that this node has forgotten.
     pub given_up: u64,
-    /// The token that the address of this node owned before this start, and the node that
-    /// remembers it; none if others may have heard of this start.
+    /// The token that this address owned before this start, and a node that remembers it; `None` if
+    /// others may have heard of this start.
     pub remembered: Option<(IpAddr, Token)>,
     /// Whether others have not heard of this start yet.
     pub is_hidden: bool,
-    /// This node; none in a look at nothing.
+    /// This node; `None` in an empty snapshot.
     pub local: Option<IpAddr>,
 }
 
 impl RingSnapshot {
-    /// Whether a node is one of 0.6, as far as is known: it takes no calls.
+    /// Whether a node is of 0.6: it announces no calls.
     pub fn is_legacy(&self, endpoint: IpAddr) -> bool {
         Some(endpoint) != self.local && !self.callable.contains(&endpoint)
     }
 }
 
-/// Marks an announcement of a node: others can tell by it whether they have heard it.
+/// Mark of an announcement, by which other nodes know whether they have heard it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Announced {
-    /// Its generation.
+    /// The generation of the node.
     pub generation: i32,
-    /// The count at which it said so.
+    /// The version of the announcement.
     pub version: i32,
 }
 
-/// The node whose place operations change. All methods may be called from any thread, and none
-/// waits for other nodes.
+/// The node whose place operations change. All methods may be called from any thread, and do not
+/// wait for other nodes.
 pub trait Host: Send + Sync + Debug {
     /// The ring now.
     fn look(&self) -> RingSnapshot;
 
-    /// Takes a place: says so to itself, and to the others from the next round of gossip on.
+    /// Takes a place, and announces it from the next round of gossip on.
     fn announce(&self, place: &Lifecycle);
 
-    /// Others know these as members. Takes them for that, as far as it has never heard of them:
-    /// they were dead before anybody could tell it.
+    /// Adds members that others know and this node does not, since they were dead when it started.
     fn learn(&self, members: &[NodePlace]);
 
-    /// All agree that this node has the place that it has announced or is about to announce: what
-    /// it acknowledges counts, and nothing that others remember of its address does.
+    /// Notes that all nodes agree on the place of this node: its acknowledgements count, and other
+    /// nodes' memory of its address does not.
     fn be_placed(&self);
 
-    /// This node has all data of its place: it may be read from, as soon as it has one.
+    /// Notes that this node has all data of its place, and may be read from once it has one.
     fn serve_reads(&self);
 
-    /// All know the place that this node has taken: nobody has to act any more as some might not.
+    /// Notes that all nodes know the place of this node: writes to former replicas end.
     fn settle(&self);
 
-    /// All that this node has said of itself until now, and by what others can tell whether they
-    /// have heard it.
+    /// The mark of all announcements of this node until now.
     fn said(&self) -> Announced;
 
-    /// Whether it has heard what another node announced, or this one, and acts by it.
+    /// Whether this node has heard an announcement of a node, and follows it.
     fn has_heard(&self, of: IpAddr, announced: Announced) -> bool;
 
-    /// The reason why nothing is done for a node that was removed, or by this node if it was.
+    /// The reason to refuse requests of a removed node, or all requests if this node was removed.
     fn turns_away(&self, from: IpAddr) -> Option<&'static str>;
 
-    /// Whether all writes have come to their end that it began before it knew the ring that it
-    /// knows now: they have been acknowledged by all, or given up and become hints.
+    /// Whether all writes by a former ring have ended: they are acknowledged by all, or have become
+    /// hints.
     fn is_quiet(&self) -> bool;
 }
 
@@ -104,34 +105,51 @@ pub(super) struct Node {
     pub(super) messenger: Arc<Messenger>,
     pub(super) placements: BTreeMap<String, ReplicaPlacement>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) blocking: Blocking,
-    /// Limits what comes from all other nodes together.
+    pub(super) spawner: Spawner,
+    /// Limits the data from all other nodes together.
     pub(super) throttle: Throttle,
     pub(super) sending: Traffic,
     pub(super) receiving: Traffic,
+    /// Tasks of all parts, which end when `stop` is cancelled.
+    pub(super) tasks: TaskTracker,
+    pub(super) stop: CancellationToken,
+    /// The same, for work on other threads.
+    pub(super) stopping: Arc<AtomicBool>,
     host: Weak<dyn Host>,
     rng: Mutex<rank::Last, fastrand::Rng>,
 }
 
 impl Node {
     pub(super) fn new(options: OperationsOptions) -> Arc<Self> {
-        let OperationsOptions { storage, messenger, placements, clock, blocking, host, .. } =
+        let OperationsOptions { storage, messenger, placements, clock, spawner, host, .. } =
             options;
         let throttle = Throttle::new(Arc::clone(&clock), options.bytes_per_second);
         let [sending, receiving] = [(); 2].map(|()| Traffic::new(Arc::clone(&clock)));
         let rng = Mutex::new(fastrand::Rng::with_seed(options.seed));
+        let (tasks, stop, stopping) = Default::default();
         Arc::new(Self {
             storage,
             messenger,
             placements,
             clock,
-            blocking,
+            spawner,
             throttle,
             sending,
             receiving,
+            tasks,
+            stop,
+            stopping,
             host,
             rng,
         })
+    }
+
+    /// Cancels all tasks, and waits for their end.
+    pub(super) async fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
     }
 
     pub(super) fn local(&self) -> IpAddr {
@@ -146,22 +164,21 @@ impl Node {
         self.partitioner().display_token(token)
     }
 
-    /// The member of the ring that this node is, unless it has ended.
+    /// The member of the ring that this node is. Fails when the node has stopped.
     pub(super) fn host(&self) -> Result<Arc<dyn Host>> {
         self.host.upgrade().ok_or(OperationError::Stopping)
     }
 
-    /// The ring now.
     pub(super) fn look(&self) -> Result<RingSnapshot> {
         Ok(self.host()?.look())
     }
 
-    /// Schema and partitioner by which bodies are read and written.
+    /// Schema and partitioner of bodies.
     pub(super) fn context(&self) -> BodyContext<'_> {
         BodyContext { schema: self.storage.schema(), partitioner: self.partitioner() }
     }
 
-    /// Does work that may wait for a disk, or is long.
+    /// Runs work that is long or may wait for a disk.
     pub(super) async fn run<T, E>(
         &self,
         job: impl FnOnce() -> Result<T, E> + Send + 'static,
@@ -170,10 +187,10 @@ impl Node {
         T: Send + 'static,
         E: Into<OperationError> + Send + 'static,
     {
-        self.blocking.run(job).await?.map_err(Into::into)
+        self.spawner.run(job).await?.map_err(Into::into)
     }
 
-    /// A number that no job of any node has.
+    /// A number that no other job has.
     pub(super) fn job_number(&self) -> u64 {
         self.rng.lock().u64(..)
     }

@@ -1,20 +1,19 @@
-//! How a ring grows, shrinks and heals.
+//! Changes of the ring, and repair.
 //!
 //! ```text
 //! Operations  bootstrap, decommission, move, removal, replacement, cleanup, repair: one at a time
 //!   topology  the steps of changes of the ring: announce, be heard, hand over, switch
-//!   compare   replicas compare what they have, and get what they lack
+//!   compare   replicas compare rows, and collect what they lack
 //!   transfer  ranges and rows of other nodes become SSTables
 //!   service   calls between nodes
-//!   job       work of one node for another: start, poll, cancel
+//!   job       work by one node for another: start, poll, cancel
 //!   legacy    the same with nodes of 0.6: streams, trees, tokens
 //!   host      this node, for all of these
 //! ```
 //!
-//! Between nodes of this program nothing is sent unasked: a node that needs data asks for one page
-//! after the other, and says after what the next page begins. The source reads what it has, in
-//! memory and on disk; it writes nothing for that, and keeps no session. So exactly the ranges that
-//! are needed travel, and nothing can hang.
+//! Nodes of this program request data: a node that needs rows asks for one page after the other,
+//! and names the position after which the next page begins. The source reads from memory and disk,
+//! writes nothing, and keeps no session. So exactly the needed ranges travel, and nothing can hang.
 
 mod calls;
 mod compare;

@@ -2,7 +2,7 @@
 
 use super::compare::FamilyRepair;
 use super::progress::{Progress, ProgressByNode};
-use crate::base::lock::{Mutex, MutexGuard, rank};
+use crate::base::lock::{Mutex, rank};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,41 +11,40 @@ use std::time::Duration;
 /// Kinds of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationKind {
-    /// To join the ring with the data of the new range.
+    /// Joins the ring with the data of a range.
     Bootstrap,
-    /// To leave it.
+    /// Leaves the ring.
     Decommission,
-    /// To leave it and join at another token.
+    /// Leaves the ring and joins it at another token.
     Move,
-    /// To move to where the most is to be done.
+    /// Moves to the busiest range.
     Loadbalance,
-    /// To take a dead node out.
+    /// Removes a dead node.
     Removetoken,
-    /// To take the place of a dead node.
+    /// Takes the place of a dead node.
     Replace,
-    /// To drop what this node holds no more.
+    /// Drops data of which this node is no replica.
     Cleanup,
-    /// To make replicas alike.
+    /// Makes replicas equal.
     Repair,
 }
 
-/// An operation as it is now.
+/// State of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperationReport {
-    /// Which.
+    /// Its kind.
     pub kind: OperationKind,
     /// Its present step, in words of 0.6 where it had any.
     pub mode: String,
-    /// How far each node is that collects data.
+    /// Progress of the nodes that collect data.
     pub fetched: BTreeMap<IpAddr, Progress>,
     /// Results of a repair so far, by column family.
     pub repaired: Vec<FamilyRepair>,
-    /// Rows that replicas have hashed of what it compares at the moment, and about how many they
-    /// are to hash.
+    /// Hashed rows of the present comparison, and an estimate of their number.
     pub hashed: (u64, u64),
     /// Time that it has taken.
     pub took: Duration,
-    /// How it ended; none as long as it is under way. A text that tells what was done, or why not.
+    /// The result as a text; `None` while it is under way.
     pub outcome: Option<Result<String, String>>,
 }
 
@@ -56,9 +55,9 @@ pub(super) struct OperationRun {
     began: Duration,
     /// Progress of the nodes that collect data.
     pub(super) fetching: ProgressByNode,
-    /// Progress of the replicas with what is compared at the moment.
+    /// Progress of the replicas with the present comparison.
     pub(super) hashing: ProgressByNode,
-    /// Without this progress, and with the time of its end only.
+    /// Without the progress, and with the time of the end only.
     state: Mutex<rank::Gossip, OperationReport>,
 }
 
@@ -93,15 +92,15 @@ impl OperationRun {
         Arc::new(Self { kind, began, fetching, hashing, state })
     }
 
-    /// It does this from now on.
+    /// Begins a step.
     pub(super) fn enter(&self, mode: &str) {
         log::info!("{mode}");
-        mode.clone_into(&mut self.lock().mode);
+        mode.clone_into(&mut self.state.lock().mode);
     }
 
-    /// This was repaired until now.
+    /// Takes the results of a repair so far.
     pub(super) fn note_repaired(&self, repaired: &[FamilyRepair]) {
-        repaired.clone_into(&mut self.lock().repaired);
+        repaired.clone_into(&mut self.state.lock().repaired);
     }
 
     pub(super) fn end(&self, now: Duration, outcome: Result<String, String>) {
@@ -109,24 +108,20 @@ impl OperationRun {
             Ok(done) => log::info!("{}: {done}", self.kind.name()),
             Err(why) => log::error!("{} did not succeed: {why}", self.kind.name()),
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         (state.took, state.outcome) = (now.saturating_sub(self.began), Some(outcome));
     }
 
     pub(super) fn is_running(&self) -> bool {
-        self.lock().outcome.is_none()
+        self.state.lock().outcome.is_none()
     }
 
     pub(super) fn report(&self, now: Duration) -> OperationReport {
-        let mut report = self.lock().clone();
+        let mut report = self.state.lock().clone();
         (report.fetched, report.hashed) = (self.fetching.now(), self.hashing.rows());
         if report.outcome.is_none() {
             report.took = now.saturating_sub(self.began);
         }
         report
-    }
-
-    fn lock(&self) -> MutexGuard<'_, OperationReport> {
-        self.state.lock()
     }
 }

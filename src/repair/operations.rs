@@ -1,7 +1,7 @@
-//! The operations by which the ring grows, shrinks and heals, one at a time on each node.
+//! Operations on the ring, one at a time on each node.
 
 use super::compare::RepairScope;
-use super::error::{OperationError, Result};
+use super::error::{OperationError, Result, fail};
 use super::host::{Host, Node, RingSnapshot};
 use super::legacy::LegacyPeers;
 use super::operation::{OperationKind, OperationReport, OperationRun};
@@ -10,12 +10,12 @@ use super::traffic::Stream;
 use super::transfer::Fetcher;
 use crate::base::clock::Clock;
 use crate::base::lock::{Mutex, rank};
+use crate::base::worker::Spawner;
 use crate::gossip::NodePlace;
 use crate::model::schema::FamilyId;
 use crate::net::IncomingFile;
 use crate::net::message::Message;
 use crate::net::messenger::Messenger;
-use crate::replica::Blocking;
 use crate::ring::{ReplicaPlacement, Token, TokenMetadata};
 use crate::storage::Database;
 use std::collections::BTreeMap;
@@ -29,47 +29,47 @@ pub struct OperationsOptions {
     pub storage: Arc<Database>,
     /// The way to the others.
     pub messenger: Arc<Messenger>,
-    /// Where the replicas of each keyspace live.
+    /// Replica placement of each keyspace.
     pub placements: BTreeMap<String, ReplicaPlacement>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// The node as a member of the ring.
     pub host: Weak<dyn Host>,
-    /// Where work is done that waits for the disk.
-    pub blocking: Blocking,
-    /// `StreamThroughputInMBPerSecond`, in bytes per second; none for no limit.
+    /// Runs work that waits for the disk.
+    pub spawner: Spawner,
+    /// `StreamThroughputInMBPerSecond`, in bytes per second; `None` for no limit.
     pub bytes_per_second: Option<u64>,
-    /// Seed of whatever is left to chance.
+    /// Seed of random choices.
     pub seed: u64,
 }
 
-/// An operation that an operator asks for.
+/// An operation that an operator requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
-    /// This node shall leave the ring.
+    /// This node leaves the ring.
     Decommission,
-    /// This node shall go to another token.
+    /// This node moves to another token.
     Move(Token),
-    /// This node shall go to where the most is to be done.
+    /// This node moves to the busiest range.
     Loadbalance,
-    /// The dead owner of a token shall be removed.
+    /// The dead owner of a token is removed.
     Remove {
         /// The token.
         token: Token,
-        /// Whether also if too few replicas of a range are alive: what only the others have is
-        /// given up.
+        /// Whether also if too few replicas of a range are alive: data that only the others have
+        /// are lost.
         accepts_loss: bool,
     },
-    /// Data of ranges that this node is no replica of shall be dropped; of one keyspace, or of all.
+    /// Data of which this node is no replica are dropped, in one keyspace or all.
     Cleanup(Option<String>),
-    /// Replicas shall compare these column families, and get what they lack.
+    /// Replicas compare these column families, and collect what they lack.
     Repair(Vec<FamilyId>, RepairScope),
 }
 
-/// The mode of a node, and the data that move between it and others.
+/// The mode of a node, and its streams of data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamsNow {
-    /// In words of 0.6 where it had any.
+    /// The mode, in words of 0.6 where it had any.
     pub mode: String,
     /// Data that others collect from it.
     pub sending: Vec<Stream>,
@@ -77,18 +77,18 @@ pub struct StreamsNow {
     pub receiving: Vec<Stream>,
 }
 
-/// Changes the ring, answers the calls of other nodes that do, and gives them data.
+/// Changes the ring, and answers calls of other nodes that do.
 #[derive(Debug)]
 pub struct Operations {
     pub(super) node: Arc<Node>,
     pub(super) service: Arc<Service>,
     pub(super) legacy: Arc<LegacyPeers>,
-    /// The last one that was begun.
+    /// The last begun operation.
     last: Mutex<rank::Membership, Option<Arc<OperationRun>>>,
 }
 
 impl Operations {
-    /// None is under way.
+    /// No operation is under way.
     pub fn new(options: OperationsOptions) -> Arc<Self> {
         let node = Node::new(options);
         let legacy = LegacyPeers::new(Arc::clone(&node));
@@ -96,44 +96,43 @@ impl Operations {
         Arc::new(Self { node, service: Service::new(fetcher), legacy, last: Mutex::default() })
     }
 
-    /// Answers a call of another node, or what a node of 0.6 says of streams, of trees and of
-    /// tokens. False if the message is none of it. Must be called within a tokio runtime.
+    /// Handles a call of another node, or a message of 0.6 about streams, trees or tokens. False
+    /// for other messages. Must be called within a tokio runtime.
     pub fn receive(&self, message: &Message<'_>) -> bool {
         self.service.receive(message) || self.legacy.receive(message)
     }
 
-    /// A node of 0.6 has removed another one, which has changed the ring: collects what this node
-    /// has to have now. Must be called within a tokio runtime.
+    /// Collects the data that this node must have after a node of 0.6 removed another one. Must be
+    /// called within a tokio runtime.
     pub fn restore(&self, by: IpAddr, before: &TokenMetadata, after: &TokenMetadata) {
         self.service.fetcher.restore(by, before, after);
     }
 
-    /// Takes a file that a node of 0.6 sends from this address, up to its end. Nothing says which
-    /// it is: it is the next one that was announced.
+    /// Takes a file from a node of 0.6, the next announced one.
     pub async fn receive_file(&self, from: IpAddr, file: IncomingFile) {
         self.legacy.take_file(from, file).await;
     }
 
-    /// Gives up what is not waited for any more. To be called about once in a second.
+    /// Ends jobs and sessions that are not awaited any more. To be called about once a second.
     pub fn tidy(&self) {
         self.service.jobs.tidy();
         self.service.validator.tidy();
         self.legacy.tidy();
     }
 
-    /// Ends what is under way.
+    /// Ends everything under way.
     pub async fn stop(&self) {
-        self.legacy.stop().await;
-        self.service.stop().await;
+        self.node.stop().await;
+        self.service.validator.stop().await;
     }
 
-    /// The operation that was begun last.
+    /// The last begun operation.
     pub fn report(&self) -> Option<OperationReport> {
         let last = self.last.lock();
         last.as_ref().map(|operation| operation.report(self.node.clock.monotonic()))
     }
 
-    /// The mode of the node, and the data that move between it and others.
+    /// The mode of the node, and its streams of data.
     pub fn streams(&self) -> StreamsNow {
         let running = self.report().filter(|operation| operation.outcome.is_none());
         let is_member = || {
@@ -148,10 +147,10 @@ impl Operations {
         StreamsNow { mode, sending: self.node.sending.now(), receiving: self.node.receiving.now() }
     }
 
-    /// Begins what an operator asks for, if that can be done; it goes on by itself, and
-    /// [`Operations::report`] tells how. Must be called within a tokio runtime.
-    pub fn begin(self: &Arc<Self>, wish: Operation) -> Result<()> {
-        let kind = match &wish {
+    /// Begins an operation, if that is possible. It runs on a task, see [`Operations::report`].
+    /// Must be called within a tokio runtime.
+    pub fn begin(self: &Arc<Self>, request: Operation) -> Result<()> {
+        let kind = match &request {
             Operation::Decommission => OperationKind::Decommission,
             Operation::Move(_) => OperationKind::Move,
             Operation::Loadbalance => OperationKind::Loadbalance,
@@ -159,11 +158,11 @@ impl Operations {
             Operation::Cleanup(_) => OperationKind::Cleanup,
             Operation::Repair(..) => OperationKind::Repair,
         };
-        self.check(&wish, &self.node.look()?)?;
+        self.check(&request, &self.node.look()?)?;
         let operation = self.enlist(kind)?;
         let this = Arc::clone(self);
         tokio::spawn(async move {
-            let done = match wish {
+            let done = match request {
                 Operation::Decommission => this.decommission(&operation).await,
                 Operation::Move(token) => this.move_to(Some(token), &operation).await,
                 Operation::Loadbalance => this.move_to(None, &operation).await,
@@ -176,7 +175,7 @@ impl Operations {
                     Box::pin(this.repair(&families, scope, &operation)).await
                 }
             };
-            // The operation has it as well.
+            // The operation has the result as well.
             let _: Result<()> = this.end(&operation, done);
         });
         Ok(())
@@ -192,42 +191,41 @@ impl Operations {
     pub(super) fn enlist(&self, kind: OperationKind) -> Result<Arc<OperationRun>> {
         let mut last = self.last.lock();
         if let Some(running) = last.as_ref().filter(|last| last.is_running()) {
-            return Err(OperationError::Failed(format!(
+            return fail(format!(
                 "{} is under way on this node: wait until it is done, `nodetool streams` shows it",
                 running.kind.name()
-            )));
+            ));
         }
         let operation = OperationRun::new(kind, self.node.clock.monotonic());
         *last = Some(Arc::clone(&operation));
         Ok(operation)
     }
 
-    /// Whether a wish can be fulfilled, as far as this node knows.
-    fn check(&self, wish: &Operation, look: &RingSnapshot) -> Result<()> {
-        let failed = |why: String| Err(OperationError::Failed(why));
+    /// Checks whether an operation is possible, as far as this node knows.
+    fn check(&self, request: &Operation, look: &RingSnapshot) -> Result<()> {
         let ring = &look.members.ring;
         let own = ring.token(self.node.local()).ok_or(OperationError::NotMember)?;
-        let gone = match wish {
+        let gone = match request {
             Operation::Remove { token, .. } => ring.owner(token),
             _ => None,
         };
         self.check_no_rival(look, gone)?;
-        let owned = |token: &Token, owner: IpAddr| {
-            let token = self.node.display(token);
-            format!("target token {token} is already owned by another node: {owner}")
-        };
-        match wish {
+        match request {
             Operation::Move(token) if own == token => {
-                failed(format!("this node has the token {} already", self.node.display(token)))
+                fail(format!("this node has the token {} already", self.node.display(token)))
             }
             Operation::Decommission | Operation::Loadbalance | Operation::Move(_)
                 if ring.len() == 1 =>
             {
-                failed("no other normal nodes in the ring; decommission would be pointless".into())
+                fail("no other normal nodes in the ring; decommission would be pointless")
             }
-            Operation::Move(token) => {
-                ring.owner(token).map_or(Ok(()), |owner| failed(owned(token, owner)))
-            }
+            Operation::Move(token) => match ring.owner(token) {
+                Some(owner) => fail(format!(
+                    "target token {} is already owned by another node: {owner}",
+                    self.node.display(token)
+                )),
+                None => Ok(()),
+            },
             Operation::Remove { token, .. } => self.dead_owner(token, look).map(|_| ()),
             Operation::Repair(families, scope) => self.check_repair(families, *scope, look),
             Operation::Decommission | Operation::Loadbalance | Operation::Cleanup(_) => Ok(()),
@@ -238,12 +236,12 @@ impl Operations {
     pub(super) fn dead_owner(&self, token: &Token, look: &RingSnapshot) -> Result<NodePlace> {
         let Some(owner) = look.members.ring.owner(token) else {
             let token = self.node.display(token);
-            let why =
-                format!("no node has the token {token}: `nodetool ring` shows which there are");
-            return Err(OperationError::Failed(why));
+            return fail(format!(
+                "no node has the token {token}: `nodetool ring` shows which there are"
+            ));
         };
         if owner == self.node.local() {
-            return Err(OperationError::Failed("Cannot remove node's own token".to_owned()));
+            return fail("Cannot remove node's own token");
         }
         if look.live.contains(&owner) {
             return Err(OperationError::alive(owner));

@@ -1,4 +1,4 @@
-//! Progress of what takes long.
+//! Progress of long work.
 
 use crate::base::lock::{Mutex, rank};
 use serde::{Deserialize, Serialize};
@@ -8,16 +8,16 @@ use std::net::IpAddr;
 /// Progress of a job at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Ranges of column families that are to be fetched, each from one node.
+    /// Ranges of column families to fetch, each from one node.
     pub ranges: u64,
-    /// Those that are done.
+    /// Fetched ranges.
     pub ranges_done: u64,
-    /// Rows that have come or were hashed; one that came from several nodes counts as often.
+    /// Fetched or hashed rows. A row that came from several nodes counts as often.
     pub rows: u64,
-    /// About how many rows are to be hashed.
+    /// Estimated number of rows to hash.
     #[serde(skip)]
     pub expected_rows: u64,
-    /// Bytes of messages that have come.
+    /// Bytes of received messages.
     pub bytes: u64,
 }
 
@@ -26,17 +26,17 @@ pub struct Progress {
 pub(super) struct ProgressCounters(Mutex<rank::State, Progress>);
 
 impl ProgressCounters {
-    /// More ranges are to be fetched.
+    /// Adds ranges to fetch.
     pub(super) fn expect_ranges(&self, ranges: usize) {
         self.0.lock().ranges += ranges as u64;
     }
 
-    /// About as many rows are to be hashed.
+    /// Sets the estimated number of rows to hash.
     pub(super) fn expect_rows(&self, rows: u64) {
         self.0.lock().expected_rows = rows;
     }
 
-    /// Something has come.
+    /// Adds received bytes and rows.
     pub(super) fn add(&self, bytes: usize, rows: usize) {
         let mut now = self.0.lock();
         now.bytes += bytes as u64;
@@ -50,7 +50,6 @@ impl ProgressCounters {
         self.0.lock().ranges_done += 1;
     }
 
-    /// Progress until now.
     pub(super) fn now(&self) -> Progress {
         *self.0.lock()
     }
@@ -62,15 +61,14 @@ pub(super) struct ProgressByNode(Mutex<rank::State, BTreeMap<IpAddr, Progress>>)
 
 impl ProgressByNode {
     pub(super) fn note(&self, node: IpAddr, progress: Progress) {
-        let mut noted = self.0.lock();
-        noted.insert(node, progress);
+        self.0.lock().insert(node, progress);
     }
 
     pub(super) fn now(&self) -> BTreeMap<IpAddr, Progress> {
         self.0.lock().clone()
     }
 
-    /// Rows that all together have hashed, and about how many they are to hash.
+    /// Hashed rows of all nodes together, and their estimated number.
     pub(super) fn rows(&self) -> (u64, u64) {
         let noted = self.0.lock();
         let add = |sum: (u64, u64), it: &Progress| {

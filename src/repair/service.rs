@@ -1,10 +1,10 @@
-//! Calls of other nodes, which this one answers, and its own to them and to itself.
+//! Calls from other nodes, and to them and this node itself.
 
 use super::calls::{
     CANCEL, HAS_HEARD, Heard, PAGE, POLL, START, WHERE_IS, WHICH_RING, WHICH_TOKEN,
 };
 use super::compare::Validator;
-use super::error::{OperationError, Result};
+use super::error::{OperationError, Result, fail};
 use super::host::{Announced, Node, RingSnapshot};
 use super::job::{JobControl, Jobs, Output, Task};
 use super::topology::halving_token;
@@ -20,16 +20,14 @@ use log::Level;
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
-use tokio_util::task::TaskTracker;
 
-/// Calls that are answered at a time, and wait to be. Further ones are dropped: their callers ask
-/// again.
+/// Most calls that are answered or wait. Further ones are dropped: their callers repeat them.
 const MAX_CALLS: usize = 64;
 
-/// Pages that are read from disk at a time, so that clients have the rest of it.
+/// Pages that are read from disk at a time, so that clients get the rest of it.
 const MAX_READS: usize = 2;
 
-/// A longer answer goes by a connection of its own, so that answers to clients do not wait for it.
+/// Longest answer that goes with those to clients. Longer ones go by a connection of their own.
 const BULK_BYTES: usize = 16 << 10;
 
 /// Calls between this node and others.
@@ -41,16 +39,15 @@ pub(super) struct Service {
     pub(super) jobs: Jobs,
     calls: Arc<Semaphore>,
     reads: Arc<Semaphore>,
-    tasks: TaskTracker,
 }
 
 impl Service {
     pub(super) fn new(fetcher: Fetcher) -> Arc<Self> {
         let [calls, reads] = [MAX_CALLS, MAX_READS].map(|it| Arc::new(Semaphore::new(it)));
         let node = Arc::clone(&fetcher.node);
-        let validator = Validator::new(Arc::clone(&node.storage), node.blocking);
-        let jobs = Jobs::new(Arc::clone(&node.clock));
-        Arc::new(Self { node, fetcher, validator, jobs, calls, reads, tasks: TaskTracker::new() })
+        let validator = Validator::new(Arc::clone(&node.storage), node.spawner);
+        let jobs = Jobs::new(Arc::clone(&node.clock), node.stop.clone(), node.tasks.clone());
+        Arc::new(Self { node, fetcher, validator, jobs, calls, reads })
     }
 
     /// Calls a node, which may be this one.
@@ -71,7 +68,7 @@ impl Service {
         A::decode(&answer, context).map_err(|error| OperationError::Failed(senseless(error)))
     }
 
-    /// Answers a call, on a task of its own. False if the message is none. Must be called within a
+    /// Answers a call, on a task of its own. False for other messages. Must be called within a
     /// tokio runtime.
     pub(super) fn receive(self: &Arc<Self>, message: &Message<'_>) -> bool {
         let Some(name) = message.header(CALL) else { return false };
@@ -79,7 +76,7 @@ impl Service {
         let Ok(slot) = Arc::clone(&self.calls).try_acquire_owned() else { return true };
         let (from, id, body) = (message.from, message.id.clone(), message.body.to_vec());
         let this = Arc::clone(self);
-        self.tasks.spawn(async move {
+        self.node.tasks.spawn(async move {
             let messenger = &this.node.messenger;
             let answered = match this.answer(from, &name, &body).await {
                 Ok(answer) if answer.len() > BULK_BYTES => {
@@ -97,24 +94,16 @@ impl Service {
         true
     }
 
-    /// Ends jobs, and waits for what is under way.
-    pub(super) async fn stop(&self) {
-        self.jobs.stop().await;
-        self.validator.stop().await;
-        self.tasks.close();
-        self.tasks.wait().await;
-    }
-
     async fn answer(self: &Arc<Self>, from: IpAddr, name: &str, body: &[u8]) -> Result<Vec<u8>> {
         let (node, context, host) = (&self.node, self.node.context(), self.node.host()?);
-        // A removed node that is to join again has to know the ring before it can say so.
+        // A removed node has to know the ring before it can join again.
         let asks_for_ring = [HAS_HEARD, WHERE_IS, WHICH_RING, WHICH_TOKEN].contains(&name);
-        // Nor does it turn itself away.
+        // Its own calls are never refused.
         if !asks_for_ring
             && from != node.local()
             && let Some(why) = host.turns_away(from)
         {
-            return Err(OperationError::Failed(format!("not done for {from}: {why}")));
+            return fail(format!("not done for {from}: {why}"));
         }
         match name {
             PAGE => self.page(from, PageCommand::decode(body, context)?).await,
@@ -144,7 +133,7 @@ impl Service {
             START => {
                 let mut reader = ByteReader::new(body);
                 let number = u64::read(&mut reader, context)?;
-                // A task that makes no sense here fails, or it would be asked for again and again.
+                // A faulty task becomes a failed job, or its caller would repeat it forever.
                 let task = Task::decode(reader.rest(), context);
                 let this = Arc::clone(self);
                 let work = |control| async move { this.work(from, task?, control).await };
@@ -158,12 +147,11 @@ impl Service {
             }
             _ => {
                 let name: String = name.chars().take(100).collect();
-                Err(OperationError::Failed(format!("there is no call {name}")))
+                fail(format!("there is no call {name}"))
             }
         }
     }
 
-    /// Does the task of a job.
     async fn work(&self, from: IpAddr, task: Task, control: JobControl) -> Result<Output> {
         let progress = &control.progress;
         match task {
@@ -183,12 +171,12 @@ impl Service {
         }
     }
 
-    /// Reads a page for another node, when its turn comes.
+    /// Reads a page for another node.
     async fn page(&self, from: IpAddr, command: PageCommand) -> Result<Vec<u8>> {
         let PageCommand { family: id, rows, after, max_bytes } = command;
         let (storage, partitioner) = (Arc::clone(&self.node.storage), self.node.partitioner());
         let family = Arc::clone(storage.schema().family(id));
-        // If that takes too long for the caller, it asks again.
+        // A caller whose time is over repeats the call.
         let permit = Arc::clone(&self.reads).acquire_owned().await.map_err(|_| Abandoned)?;
         let job = move || {
             let max_bytes = max_bytes.clamp(1, MAX_PAGE) as usize;
@@ -200,9 +188,9 @@ impl Service {
                     let keys = keys.into_iter().map(|key| partitioner.decorate(key));
                     let keys: Vec<DecoratedKey> = keys.collect();
                     if !keys.is_sorted_by(|a, b| a < b) {
-                        let why =
-                            "the rows that are asked for are not in the order of their tokens";
-                        return Err(OperationError::Failed(why.to_owned()));
+                        return fail(
+                            "the rows that are asked for are not in the order of their tokens",
+                        );
                     }
                     storage.family(id).read_rows_piece(&keys, after.as_ref(), max_bytes)?
                 }
@@ -217,7 +205,7 @@ impl Service {
     }
 }
 
-/// Collects rows for a node, until they are here or the job is to end.
+/// Collects rows for a node, until they are here or the job ends.
 async fn collect(
     from: IpAddr,
     (level, what): (Level, &str),

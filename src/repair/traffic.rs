@@ -1,4 +1,4 @@
-//! Data that move between this node and others: shown to operators, and limited in pace.
+//! Streams of data between this node and others, for operators; and the limit of their pace.
 
 use crate::base::clock::Clock;
 use crate::base::lock::{Mutex, MutexGuard, rank};
@@ -8,10 +8,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A stream without news for this long is over.
+/// Silence after which a stream is over.
 const OVER_AFTER: Duration = Duration::from_secs(10);
 
-/// Bytes that move between this node and another one.
+/// Data between this node and another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream {
     /// The other node.
@@ -29,7 +29,7 @@ pub(super) struct Traffic {
     streams: Mutex<rank::State, Streams>,
 }
 
-/// Bytes, and when there were some last.
+/// Bytes of each stream, and the time of the last ones.
 type Streams = BTreeMap<(IpAddr, FamilyId), (u64, Duration)>;
 
 impl Traffic {
@@ -45,7 +45,7 @@ impl Traffic {
         *last = now;
     }
 
-    /// Streams at the moment.
+    /// The present streams.
     pub(super) fn now(&self) -> Vec<Stream> {
         let streams = self.current(self.clock.monotonic());
         let stream = |(&(peer, family), &(bytes, _)): (&(IpAddr, FamilyId), &(u64, Duration))| {
@@ -68,7 +68,7 @@ pub(super) struct Throttle {
     clock: Arc<dyn Clock>,
     /// `None` for no limit.
     bytes_per_second: Option<u64>,
-    /// When all that has come would have come at that pace, on the monotonic clock.
+    /// Monotonic time at which all received bytes would have come at that pace.
     due: Mutex<rank::State, Duration>,
 }
 
@@ -78,7 +78,7 @@ impl Throttle {
         Self { clock, bytes_per_second, due: Mutex::default() }
     }
 
-    /// Waits until this number of further bytes may have come.
+    /// Waits until this number of further bytes is allowed.
     pub(super) async fn take(&self, bytes: usize) {
         let pause = self.pause(bytes);
         if !pause.is_zero() {
@@ -101,7 +101,7 @@ mod tests {
     use crate::kit::clock::ManualClock;
 
     #[test]
-    fn what_moves_is_told_until_it_is_over() {
+    fn a_stream_is_shown_until_it_is_over() {
         let clock = Arc::new(ManualClock::default());
         let traffic = Traffic::new(Arc::clone(&clock) as _);
         let (peer, family) = (IpAddr::from([10, 0, 0, 2]), FamilyId(3));

@@ -1,7 +1,6 @@
-//! What a replica does for other nodes: the messages that ask for it, and their answers.
+//! Work of a replica for other nodes: their requests and the answers.
 
 use super::hints::{HintError, HintStore};
-use super::readiness::{OwnReadiness, Readiness};
 use super::verbs::{RangeQuery, Replica, ReplicaError, RowQuery};
 use crate::base::context::RequestContext;
 use crate::model::mutation::RowMutation;
@@ -19,22 +18,23 @@ use futures_util::FutureExt;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Requests of other nodes that wait for the disk at a time. One more is dropped: its sender has
-/// a deadline and other replicas, and what waits here takes memory.
+/// Requests of other nodes that wait for the disk at a time. Further ones are dropped: their
+/// senders have deadlines and other replicas, and waiting requests take memory.
 const MAX_WAITING: usize = 4096;
 
-/// How often a reply is in memory besides what was read, on its way into the queue.
+/// Copies of a reply in memory besides the data read, on its way into the queue.
 const REPLY_COPIES: usize = 2;
 
-/// Memory of a reply, by the bytes of its message. What was read may take twice as much, since
-/// short columns take more in memory; whether they fit is looked at before they are encoded.
+/// Memory of a reply, in multiples of its message. The data may take twice as much, since short
+/// columns take more in memory; the reply is checked before it is encoded.
 const MEMORY_FACTOR: usize = 2 + REPLY_COPIES;
 
-/// What a [`Responder`] works with.
+/// Parts and settings of a [`Responder`].
 #[derive(Debug)]
 pub struct ResponderOptions {
     /// Does the work.
@@ -45,20 +45,20 @@ pub struct ResponderOptions {
     pub partitioner: Partitioner,
     /// The way of the answers.
     pub messenger: Arc<Messenger>,
-    /// Keeps what others are to be given by this node; `None` if it keeps no hints.
+    /// Keeps hints for other nodes; `None` if this node keeps none.
     pub hints: Option<Arc<HintStore>>,
     /// The address of this node.
     pub local: IpAddr,
-    /// Counts what is not done.
+    /// Counts dropped requests.
     pub drops: Arc<Drops>,
-    /// What this node must not answer yet.
+    /// Requests that this node must not answer yet.
     pub readiness: Arc<OwnReadiness>,
 }
 
 /// Answers the requests of other nodes.
 ///
-/// What memory answers is answered on the thread that received the request; the rest becomes a task
-/// that is given up when nobody can be waiting for it any more.
+/// Requests that memory can answer are answered on the thread that received them; the others become
+/// tasks that end when the sender's timeout has passed.
 #[derive(Debug)]
 pub struct Responder {
     options: ResponderOptions,
@@ -155,7 +155,7 @@ impl Responder {
             let done = work.await;
             responder.answer(asked, done);
         });
-        // What needs no waiting is done now, without a task.
+        // Work without waiting is done now, without a task.
         if work.as_mut().now_or_never().is_some() {
             return;
         }
@@ -214,7 +214,7 @@ impl Responder {
             if !mutation.families.is_empty() {
                 replica.apply(std::slice::from_ref(&mutation)).await.wait().await?;
             }
-            // Who asked for a hint relies on it once this node has answered.
+            // The sender relies on the hint once this node has answered.
             kept?;
             if !is_answered {
                 return Ok(None);
@@ -234,7 +234,7 @@ impl Responder {
         mutation: &RowMutation,
         targets: &[u8],
     ) -> Result<Result<(), HintError>, BodyError> {
-        let targets = bodies::hint::decode(targets, self.options.local)?;
+        let targets = bodies::decode_hint(targets, self.options.local)?;
         let Some(hints) = &self.options.hints else { return Ok(Ok(())) };
         let others = targets.into_iter().filter(|target| *target != self.options.local);
         let kept = others.map(|target| hints.store(target, mutation).map(drop));
@@ -295,19 +295,19 @@ impl Responder {
         self.options.replica.request(bytes, self.options.messenger.timeout())
     }
 
-    /// What a reply with data may take, in bytes.
+    /// Memory limit of a reply with data, in bytes.
     fn reply_memory(&self) -> usize {
         self.options.messenger.max_body_bytes().saturating_mul(MEMORY_FACTOR)
     }
 
-    /// A request that has no answer times out at its sender, who does not learn why.
+    /// A request without an answer times out at its sender, which does not learn the reason.
     fn warn(&self, from: IpAddr, verb: Verb, refusal: &Refusal) {
         let line = format_args!("a {verb} of {from} was not done: {refusal}");
         self.options.messenger.warn(from, line);
     }
 }
 
-/// Who asked for what, as far as the answer needs it.
+/// A request, reduced to the parts that its answer needs.
 #[derive(Debug)]
 struct Asked {
     from: IpAddr,
@@ -317,7 +317,7 @@ struct Asked {
     takes_refusal: bool,
 }
 
-/// What the cells of a version take in a message at least.
+/// Least size of the cells of a version in a message.
 fn least_bytes(version: &RowVersion) -> usize {
     version.cells.iter().map(|cell| cell.name().len() + cell.value().len()).sum()
 }
@@ -332,3 +332,61 @@ struct Reply {
 
 /// Work that may have to wait, and its reply, if there is one.
 type Work = Pin<Box<dyn Future<Output = Result<Option<Reply>, Refusal>> + Send>>;
+
+/// Stages of a starting node: first others have to agree on its place, then it collects its data.
+/// Writes are applied all the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Readiness {
+    /// Others may know another node at its place. It acknowledges no writes: a coordinator that
+    /// takes it for a replica by a ring of long ago must not count it for one.
+    Unsure,
+    /// It has taken a first place, and no other node has confirmed yet that its address never owned
+    /// data. It serves its own clients only.
+    Alone,
+    /// All nodes agree on its place, but it lacks data: it answers no reads.
+    Placed,
+    /// It has all data of its place, or needs no place at all.
+    Complete,
+}
+
+/// The readiness of this node, which only grows.
+#[derive(Debug)]
+pub struct OwnReadiness(AtomicU8);
+
+impl OwnReadiness {
+    /// The readiness at the start.
+    pub fn new(readiness: Readiness) -> Self {
+        Self(AtomicU8::new(readiness as u8))
+    }
+
+    /// The readiness now.
+    pub fn get(&self) -> Readiness {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Readiness::Unsure,
+            1 => Readiness::Alone,
+            2 => Readiness::Placed,
+            _ => Readiness::Complete,
+        }
+    }
+
+    /// Raises the readiness to at least this.
+    pub fn raise(&self, to: Readiness) {
+        self.0.fetch_max(to as u8, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_only_grows() {
+        let own = OwnReadiness::new(Readiness::Unsure);
+        assert_eq!(own.get(), Readiness::Unsure);
+        own.raise(Readiness::Placed);
+        assert_eq!(own.get(), Readiness::Placed);
+        own.raise(Readiness::Complete);
+        own.raise(Readiness::Placed);
+        assert_eq!(own.get(), Readiness::Complete);
+    }
+}

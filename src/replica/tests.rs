@@ -3,6 +3,7 @@
 use super::*;
 use crate::base::budget::Budget;
 use crate::base::context::RequestContext;
+use crate::base::worker::Spawner;
 use crate::kit::clock::ManualClock;
 use crate::kit::disk::{Fault, Operation, SimFileSystem};
 use crate::kit::storage;
@@ -53,7 +54,7 @@ impl Fixture {
             concurrent_reads: 2,
             concurrent_writes: 2,
             memory: Budget::new(request_bytes),
-            runs_inline: false,
+            spawner: Spawner::Threads,
         };
         let replica = Arc::new(Replica::start(Arc::clone(&storage), options).unwrap());
         Self { schema, disk, storage, replica }

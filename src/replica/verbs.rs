@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::lane::Lane;
-use super::workers::{Abandoned, PoolLoad, WorkerPool};
 use crate::base::budget::{Budget, Charge};
 use crate::base::context::{CancelOnDrop, RequestContext, TooLarge};
+use crate::base::worker::{Abandoned, PoolLoad, Spawner, WorkerPool};
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::FamilyId;
@@ -21,6 +20,7 @@ use crate::storage::Database;
 use crate::storage::commitlog::Position;
 use crate::storage::database::{Applied, WriteError};
 use crate::storage::error::ReadError;
+use crate::storage::family::ColumnFamily;
 use crate::storage::sstable::Access;
 
 /// A slice of one row.
@@ -30,7 +30,7 @@ pub struct RowQuery<'a> {
     pub family: FamilyId,
     /// The row.
     pub key: &'a RowKey,
-    /// The part of it that is wanted.
+    /// The part of the row.
     pub slice: &'a Slice,
 }
 
@@ -47,13 +47,13 @@ pub struct RangeQuery<'a> {
     pub max_rows: usize,
 }
 
-/// A row of a scan: its key, and what the slice found in it.
+/// A row of a scan: its key and the slice.
 pub type Row = (RowKey, RowSlice);
 
-/// A row of a scan for another replica: its key, and what is known of the slice.
+/// A row of a scan for another replica: its key and the version of the slice.
 pub type VersionedRow = (RowKey, RowVersion);
 
-/// How many threads a replica has.
+/// Number of threads of a replica.
 #[derive(Debug, Clone)]
 pub struct ReplicaOptions {
     /// `ConcurrentReads`: threads for reads that are not answered from memory.
@@ -62,23 +62,22 @@ pub struct ReplicaOptions {
     pub concurrent_writes: usize,
     /// Memory for the data of all requests.
     pub memory: Arc<Budget>,
-    /// Whether everything is done on the thread that asks, with no threads besides: where nothing
-    /// really blocks, as in a simulation, in which one thing has to happen after the other.
-    pub runs_inline: bool,
+    /// Where work runs that may block.
+    pub spawner: Spawner,
 }
 
-/// This node's share of the data, and what it does with it on request of a coordinator.
+/// This node's share of the data, and its work for coordinators.
 ///
 /// Each verb first asks the storage on the spot, since handing work to a thread costs as much as a
 /// whole read from memory. What would block goes to a bounded pool. A read that turns out to take
 /// long there begins again in a lane of its own, and so do all further ones of its request.
 pub struct Replica {
     storage: Arc<Database>,
-    reads: Lane,
+    reads: WorkerPool,
     /// For requests that take long, so that the others never wait for them.
-    long_reads: Lane,
+    long_reads: WorkerPool,
     writes: WorkerPool,
-    runs_inline: bool,
+    spawner: Spawner,
     memory: Arc<Budget>,
 }
 
@@ -112,7 +111,7 @@ impl ReplicaError {
     }
 }
 
-/// The answer to a write: at hand, or still to come.
+/// The answer to a write: ready, or still to come.
 #[derive(Debug)]
 #[must_use = "the write is done only when its answer is here"]
 pub enum Answer<T> {
@@ -135,13 +134,13 @@ impl<T> Answer<T> {
 /// A read that was begun. It is given up when this is dropped.
 #[must_use = "the read is done only when its answer is here"]
 pub enum PendingRead<'r, T> {
-    /// The answer is at hand.
+    /// The answer is ready.
     Ready(Result<T, ReplicaError>),
     /// The answer comes from a thread.
     Begun(Begun<'r, T>),
 }
 
-/// A read that memory at hand could not answer.
+/// A read that was not answered from memory.
 pub struct Begun<'r, T> {
     replica: &'r Replica,
     job: Arc<ReadJob<T>>,
@@ -154,10 +153,12 @@ pub struct Begun<'r, T> {
 type ReadJob<T> = dyn Fn(&Database, &RequestContext) -> Result<T, ReadError> + Send + Sync;
 
 /// A read of one row by the storage.
-type ReadRow<T> = fn(&Database, RowQuery<'_>, &RequestContext, Access) -> Result<T, ReadError>;
+type ReadRow<T> =
+    fn(&ColumnFamily, &RowKey, &Slice, &RequestContext, Access) -> Result<T, ReadError>;
 
 /// A read of many rows by the storage.
-type ReadRange<T> = fn(&Database, RangeQuery<'_>, &RequestContext, Access) -> Result<T, ReadError>;
+type ReadRange<T> =
+    fn(&ColumnFamily, &RowRange, &Slice, usize, &RequestContext, Access) -> Result<T, ReadError>;
 
 /// The place where the answer of a thread comes, which has the thread give up when it is dropped.
 type Asked<T> = (oneshot::Receiver<Result<T, ReadError>>, CancelOnDrop);
@@ -197,13 +198,15 @@ const INLINE_MUTATIONS: usize = 64;
 impl Replica {
     /// A replica over a storage core; fails if the threads cannot be started.
     pub fn start(storage: Arc<Database>, options: ReplicaOptions) -> io::Result<Self> {
-        let ReplicaOptions { memory, runs_inline, .. } = options;
-        let threads = |wanted: usize| if runs_inline { 0 } else { wanted.max(1) };
+        let ReplicaOptions { memory, spawner, concurrent_reads, concurrent_writes } = options;
+        let start = |name, threads: usize, niceness| {
+            WorkerPool::start(spawner, name, threads.max(1), niceness)
+        };
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let reads = Lane::start("read", threads(options.concurrent_reads), 0)?;
-        let long_reads = Lane::start("long-read", threads(cores / 2), LONG_READ_NICENESS)?;
-        let writes = WorkerPool::start("write", threads(options.concurrent_writes), 0)?;
-        Ok(Self { storage, reads, long_reads, writes, runs_inline, memory })
+        let reads = start("read", concurrent_reads, 0)?;
+        let long_reads = start("long-read", cores / 2, LONG_READ_NICENESS)?;
+        let writes = start("write", concurrent_writes, 0)?;
+        Ok(Self { storage, reads, long_reads, writes, spawner, memory })
     }
 
     /// Memory for the data of all requests.
@@ -211,28 +214,30 @@ impl Replica {
         &self.memory
     }
 
-    /// Whether everything is done on the thread that asks.
-    pub fn runs_inline(&self) -> bool {
-        self.runs_inline
+    /// Where work runs that may block.
+    pub fn spawner(&self) -> Spawner {
+        self.spawner
     }
 
-    /// The context of a request whose answer may take no more than so many bytes.
+    /// The context of a request whose answer may take at most this many bytes.
     pub fn request(&self, bytes: usize, timeout: Duration) -> RequestContext {
         RequestContext::within(&self.memory, bytes, timeout)
     }
 
     /// Begins to apply mutations. The answer comes when they may be acknowledged.
     pub async fn apply(&self, mutations: &[RowMutation]) -> Answer<()> {
-        let inline = if self.runs_inline {
-            self.storage.apply_all(mutations, true)
-        } else if mutations.len() > INLINE_MUTATIONS {
-            Err(WriteError::WouldBlock)
+        let inline = if self.spawner.is_inline() || mutations.len() <= INLINE_MUTATIONS {
+            self.storage.apply_all(mutations, self.spawner.is_inline())
         } else {
-            self.storage.apply_all(mutations, false)
+            Err(WriteError::WouldBlock)
         };
         match inline {
             Ok(Applied::Done) => Answer::Ready(Ok(())),
-            Ok(Applied::Pending(position)) => Answer::Working(self.when_durable(position)),
+            Ok(Applied::Pending(position)) => {
+                let (sender, receiver) = oneshot::channel();
+                notify_when_durable(&self.storage, position, sender);
+                Answer::Working(receiver)
+            }
             Err(WriteError::WouldBlock) => {
                 let (storage, mutations) = (Arc::clone(&self.storage), mutations.to_vec());
                 let (sender, receiver) = oneshot::channel();
@@ -257,22 +262,13 @@ impl Replica {
         }
     }
 
-    fn when_durable(&self, position: Position) -> oneshot::Receiver<Result<(), ReplicaError>> {
-        let (sender, receiver) = oneshot::channel();
-        notify_when_durable(&self.storage, position, sender);
-        receiver
-    }
-
     /// Begins to read a slice of a row.
     pub async fn read(
         &self,
         row: RowQuery<'_>,
         context: &mut RequestContext,
     ) -> PendingRead<'_, RowSlice> {
-        let read: ReadRow<_> = |storage, RowQuery { family, key, slice }, context, access| {
-            storage.family(family).read(key, slice, context, access)
-        };
-        self.read_row(row, context, read).await
+        self.read_row(row, context, ColumnFamily::read).await
     }
 
     /// Begins to count the columns, or super columns, of a slice of a row.
@@ -281,22 +277,16 @@ impl Replica {
         row: RowQuery<'_>,
         context: &mut RequestContext,
     ) -> PendingRead<'_, usize> {
-        let count: ReadRow<_> = |storage, RowQuery { family, key, slice }, context, access| {
-            storage.family(family).count(key, slice, context, access)
-        };
-        self.read_row(row, context, count).await
+        self.read_row(row, context, ColumnFamily::count).await
     }
 
-    /// Begins to read what is known here of a slice of a row, deletions included.
+    /// Begins to read the version of a slice of a row, deletions included.
     pub async fn read_version(
         &self,
         row: RowQuery<'_>,
         context: &mut RequestContext,
     ) -> PendingRead<'_, RowVersion> {
-        let read: ReadRow<_> = |storage, RowQuery { family, key, slice }, context, access| {
-            storage.family(family).read_version(key, slice, context, access)
-        };
-        self.read_row(row, context, read).await
+        self.read_row(row, context, ColumnFamily::read_version).await
     }
 
     /// Begins to read a slice of each of the first rows of a range.
@@ -305,25 +295,17 @@ impl Replica {
         rows: RangeQuery<'_>,
         context: &mut RequestContext,
     ) -> PendingRead<'_, Vec<Row>> {
-        let scan: ReadRange<_> = |storage, rows, context, access| {
-            let RangeQuery { family, range, slice, max_rows } = rows;
-            storage.family(family).scan(range, slice, max_rows, context, access)
-        };
-        self.read_range(rows, context, scan).await
+        self.read_range(rows, context, ColumnFamily::scan).await
     }
 
-    /// Begins to read what is known here of a slice of each of the first rows of a range,
-    /// deletions included.
+    /// Begins to read the versions of a slice of each of the first rows of a range, deletions
+    /// included.
     pub async fn scan_versions(
         &self,
         rows: RangeQuery<'_>,
         context: &mut RequestContext,
     ) -> PendingRead<'_, Vec<VersionedRow>> {
-        let scan: ReadRange<_> = |storage, rows, context, access| {
-            let RangeQuery { family, range, slice, max_rows } = rows;
-            storage.family(family).scan_versions(range, slice, max_rows, context, access)
-        };
-        self.read_range(rows, context, scan).await
+        self.read_range(rows, context, ColumnFamily::scan_versions).await
     }
 
     async fn read_row<T: Send + 'static>(
@@ -332,13 +314,13 @@ impl Replica {
         context: &mut RequestContext,
         read: ReadRow<T>,
     ) -> PendingRead<'_, T> {
-        let inline = read(&self.storage, row, context, self.inline_access());
+        let RowQuery { family, key, slice } = row;
+        let store = self.storage.family(family);
+        let inline = read(store, key, slice, context, self.inline_access());
         self.or_on_a_worker(inline, context, || {
-            let RowQuery { family, key, slice } = row;
             let (key, slice) = (key.clone(), slice.clone());
             move |storage: &Database, context: &RequestContext| {
-                let row = RowQuery { family, key: &key, slice: &slice };
-                read(storage, row, context, Access::Cached)
+                read(storage.family(family), &key, &slice, context, Access::Cached)
             }
         })
         .await
@@ -350,30 +332,30 @@ impl Replica {
         context: &mut RequestContext,
         read: ReadRange<T>,
     ) -> PendingRead<'_, T> {
-        let inline = read(&self.storage, rows, context, self.inline_access());
+        let RangeQuery { family, range, slice, max_rows } = rows;
+        let store = self.storage.family(family);
+        let inline = read(store, range, slice, max_rows, context, self.inline_access());
         self.or_on_a_worker(inline, context, || {
-            let RangeQuery { family, range, slice, max_rows } = rows;
             let (range, slice) = (range.clone(), slice.clone());
             move |storage: &Database, context: &RequestContext| {
-                let rows = RangeQuery { family, range: &range, slice: &slice, max_rows };
-                read(storage, rows, context, Access::Cached)
+                read(storage.family(family), &range, &slice, max_rows, context, Access::Cached)
             }
         })
         .await
     }
 
-    /// How the thread that asks may read.
+    /// Access of the calling thread.
     fn inline_access(&self) -> Access {
-        if self.runs_inline { Access::Cached } else { Access::CachedOnly }
+        if self.spawner.is_inline() { Access::Cached } else { Access::CachedOnly }
     }
 
-    /// Does what would keep the thread of a connection for long on one that reads.
+    /// Does work that would keep the thread of a connection for long on one that reads.
     pub async fn spawn_read<T: Send + 'static>(
         &self,
         context: &mut RequestContext,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ReplicaError> {
-        if self.runs_inline {
+        if self.spawner.is_inline() {
             return Ok(job());
         }
         let lane = if context.is_long() { &self.long_reads } else { &self.reads };
@@ -381,15 +363,15 @@ impl Replica {
         Ok(receiver.await.map_err(|_| Abandoned)?)
     }
 
-    /// Tokens that divide a range into parts of about so many rows, as far as they are stored here.
-    /// It looks at the samples of all rows in memory.
+    /// Tokens that divide a range into parts of about this many rows, judged by the rows of this
+    /// node. It visits the samples of all rows in memory.
     pub async fn splits(
         &self,
         range: TokenRange,
         keys_per_split: NonZero<i32>,
         context: &mut RequestContext,
     ) -> Result<Vec<Token>, ReplicaError> {
-        if self.runs_inline {
+        if self.spawner.is_inline() {
             let samples = self.storage.row_samples(range, context)?;
             return Ok(samples.splits(keys_per_split));
         }
@@ -399,14 +381,13 @@ impl Replica {
         Begun { replica: self, job: Arc::new(job), short: None }.wait(context).await
     }
 
-    /// The reads that memory cannot answer: those on a thread, and those that wait.
+    /// Load of the reads that memory cannot answer.
     pub fn read_load(&self) -> PoolLoad {
         let (short, long) = (self.reads.load(), self.long_reads.load());
         PoolLoad { active: short.active + long.active, waiting: short.waiting + long.waiting }
     }
 
-    /// The writes that have to wait for memory or the disk: those on a thread, and those that wait
-    /// for one.
+    /// Load of the writes that have to wait for memory or the disk.
     pub fn write_load(&self) -> PoolLoad {
         self.writes.load()
     }
@@ -447,7 +428,7 @@ impl Replica {
     /// Has a thread of a lane read.
     async fn ask<T: Send + 'static>(
         &self,
-        lane: &Lane,
+        lane: &WorkerPool,
         context: &mut RequestContext,
         work: RequestContext,
         job: Arc<ReadJob<T>>,

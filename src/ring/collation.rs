@@ -6,20 +6,20 @@
 //! each weight, two zero bytes between them, and in a section two bytes for each element. So
 //! letters decide first, then accents, then case.
 
-use super::collation_table::RULES;
+use std::sync::LazyLock;
 
 /// In the primary section this marks a character that no rule names; such characters sort after
 /// all others, by their UTF-16 code units.
 const NO_RULE: u16 = 0x7fff;
 
-/// What is added to a weight of an element that has a primary weight: zero ends a section.
+/// Added to a weight of an element that has a primary weight: zero ends a section.
 const OFFSET: u16 = 1;
 
-/// What is added to the secondary weight of an element without a primary one (an accent, a space),
+/// Added to the secondary weight of an element without a primary one (an accent, a space),
 /// which puts it after all secondary weights of letters.
 const ACCENT_OFFSET: u16 = 118;
 
-/// What is added to the tertiary weight of an element without a primary one.
+/// Added to the tertiary weight of an element without a primary one.
 const ACCENT_CASE_OFFSET: u16 = 2;
 
 /// The only two characters that together have other elements than one after the other: combining
@@ -28,6 +28,12 @@ const CONTRACTION: (u32, u32) = (0x308, 0x301);
 
 /// The character that `CONTRACTION` equals.
 const CONTRACTED: u32 = 0x344;
+
+/// The collation elements of characters, sorted by code point.
+static RULES: LazyLock<Vec<(u16, Vec<u32>)>> = LazyLock::new(|| {
+    let lines = include_str!("collation.txt").lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(read_rule).collect()
+});
 
 /// The collation key of a text. Not empty, even if the text is.
 pub(super) fn collation_key(text: &str) -> Vec<u8> {
@@ -46,13 +52,20 @@ pub(super) fn collation_key(text: &str) -> Vec<u8> {
     sections.into_key()
 }
 
+/// A line of the table: a code point and its elements.
+fn read_rule(line: &str) -> Option<(u16, Vec<u32>)> {
+    let (code, elements) = line.split_once(' ').unwrap_or((line, ""));
+    let elements = elements.split_whitespace().map(|it| u32::from_str_radix(it, 16).ok());
+    Some((u16::from_str_radix(code, 16).ok()?, elements.collect::<Option<_>>()?))
+}
+
 /// The elements of a character; `None` if no rule names it.
 fn rule(code: u32) -> Option<&'static [u32]> {
     // Java looks characters up by their last eighteen bits, so that planes 4, 8, 12 and 16 count
     // as plane 0. Nothing is assigned there but private use.
     let code = u16::try_from(code & 0x3_ffff).ok()?;
-    let place = RULES.binary_search_by_key(&code, |&(listed, _)| listed).ok()?;
-    RULES.get(place).map(|&(_, elements)| elements)
+    let place = RULES.binary_search_by_key(&code, |(listed, _)| *listed).ok()?;
+    RULES.get(place).map(|(_, elements)| elements.as_slice())
 }
 
 /// The key under construction.
@@ -165,7 +178,9 @@ mod tests {
 
     #[test]
     fn the_table_is_sorted_and_names_no_surrogate() {
+        let lines = include_str!("collation.txt").lines().filter(|line| !line.starts_with('#'));
+        assert_eq!(RULES.len(), lines.count(), "all lines are read");
         assert!(RULES.is_sorted_by(|a, b| a.0 < b.0));
-        assert!(RULES.iter().all(|&(code, _)| char::from_u32(u32::from(code)).is_some()));
+        assert!(RULES.iter().all(|(code, _)| char::from_u32(u32::from(*code)).is_some()));
     }
 }

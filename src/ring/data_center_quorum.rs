@@ -1,11 +1,11 @@
-//! What `DCQUORUM` and `DCQUORUMSYNC` wait for: a majority of one data centre, or of each.
+//! Quorums of `DCQUORUM` and `DCQUORUMSYNC`: a majority of one data centre, or of each.
 
 use super::placement::{ReplicaPlacement, ReplicationStrategy};
 use super::snitch::Topology;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// How many endpoints of which data centres have to answer.
+/// Numbers of endpoints of data centres that have to answer.
 #[derive(Debug, Clone)]
 pub struct DataCenterQuorums {
     topology: Topology,
@@ -47,18 +47,18 @@ impl ReplicaPlacement {
 }
 
 impl DataCenterQuorums {
-    /// How many have to answer, by the name of their data centre; at least one each.
+    /// Needed answers by name of data centre, at least one each.
     pub fn needed(&self) -> &BTreeMap<String, usize> {
         &self.needed
     }
 
-    /// How many answers it takes at least, from all data centres together.
+    /// Needed answers from all data centres together.
     pub fn block_for(&self) -> usize {
         self.needed.values().sum()
     }
 
-    /// Whether these endpoints, all of them different, are enough. Whoever is alive, before
-    /// anything is sent; whoever has answered, afterwards.
+    /// Whether these distinct endpoints are enough: live ones before requests are sent, and
+    /// answering ones afterwards.
     pub fn are_met_by(&self, endpoints: &[IpAddr]) -> bool {
         let mut needs = self.needed.iter();
         needs.all(|(name, &needed)| endpoints_in(&self.topology, name, endpoints) >= needed)
@@ -127,7 +127,7 @@ mod tests {
     }
 
     proptest! {
-        /// What was written at this level is read at it, in every data centre that has replicas.
+        /// Reads at this level see writes at it, in every data centre with replicas.
         #[test]
         fn two_quorums_share_a_replica_of_each_data_center(
             factors in btree_map("[0-3]", 0..5usize, 0..4),

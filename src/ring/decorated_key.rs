@@ -1,13 +1,13 @@
 //! Row keys with their tokens.
 
 use super::partitioner::{Partitioner, TokenError};
-use super::token::Token;
+use super::token::{CollationKey, OrderedString, Token};
 use crate::model::key::RowKey;
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 
 /// A row key and its token: the place of a row in the order of all rows. Sorts by token, keys of
-/// equal tokens by their bytes (the original takes those for one row).
+/// equal tokens by their bytes (0.6 treats those as one row).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecoratedKey {
     token: Token,
@@ -42,7 +42,7 @@ impl DecoratedKey {
         self.key
     }
 
-    /// Appends what must be stored beside the key to know its token again. Frozen:
+    /// Appends the stored form of the token, which stands beside the key. Frozen:
     ///
     /// * empty key: nothing, its token is the minimum
     /// * `RandomPartitioner`: 16 bytes, big-endian, unsigned; their order is that of the tokens
@@ -63,8 +63,8 @@ impl DecoratedKey {
         }
     }
 
-    /// Reads what [`Self::encode_token`] wrote for this key, and moves `input` behind it. On an
-    /// error `input` is unspecified.
+    /// Reads the token that [`Self::encode_token`] wrote for this key, and moves `input` past it.
+    /// On an error `input` is unspecified.
     pub fn decode(
         partitioner: Partitioner,
         key: RowKey,
@@ -92,6 +92,66 @@ impl DecoratedKey {
             }
         };
         Ok(Self { token, key })
+    }
+
+    /// Compares this key with a stored one: `key`, and `rest`, which begins with its stored token.
+    /// Allocates nothing.
+    #[inline]
+    pub fn compare_stored(
+        &self,
+        partitioner: Partitioner,
+        key: &[u8],
+        rest: &[u8],
+    ) -> Result<Ordering, TokenError> {
+        if key.is_empty() {
+            return Ok(self.cmp(&Self::from_parts(Token::Minimum, RowKey::new(b""))));
+        }
+        match (self.token(), partitioner) {
+            (Token::Minimum, _) => Ok(Ordering::Less),
+            (Token::Random(mine), Partitioner::Random) => {
+                let stored = rest.first_chunk().ok_or(TokenError::Truncated)?;
+                let by_token = mine.cmp(&u128::from_be_bytes(*stored));
+                Ok(by_token.then_with(|| self.key().as_bytes().cmp(key)))
+            }
+            (Token::Ordered(mine), Partitioner::OrderPreserving) => {
+                Ok(OrderedString::compare_bytes(mine.as_bytes(), key))
+            }
+            (Token::Collated(mine), Partitioner::CollatingOrderPreserving) => {
+                let length = rest.first_chunk().ok_or(TokenError::Truncated)?;
+                let end = 4 + u32::from_be_bytes(*length) as usize;
+                let stored = rest.get(4..end).ok_or(TokenError::Truncated)?;
+                let by_token = CollationKey::as_bytes(mine).cmp(stored);
+                Ok(by_token.then_with(|| self.key().as_bytes().cmp(key)))
+            }
+            // A token of another partitioner: no data can be found by it.
+            _ => Err(TokenError::Truncated),
+        }
+    }
+
+    /// Length of the token of a stored key; `None` if the bytes are missing.
+    pub fn stored_token_length(
+        partitioner: Partitioner,
+        key_length: usize,
+        rest: &[u8],
+    ) -> Option<usize> {
+        let length = match partitioner {
+            _ if key_length == 0 => 0,
+            Partitioner::Random => 16,
+            Partitioner::OrderPreserving => 0,
+            Partitioner::CollatingOrderPreserving => {
+                4 + u32::from_be_bytes(*rest.first_chunk()?) as usize
+            }
+        };
+        (rest.len() >= length).then_some(length)
+    }
+
+    /// The least key that can have this token: where a range that includes the token begins.
+    pub fn least_of(token: Token) -> Self {
+        let key = match &token {
+            Token::Ordered(string) => RowKey::new(string.as_bytes()),
+            _ => RowKey::new(b""),
+        };
+        Self::from_parts(token, key)
     }
 }
 
@@ -178,6 +238,26 @@ mod tests {
             prop_assert_eq!(x == y, a == b);
             prop_assert_eq!(x.cmp(&y), y.cmp(&x).reverse());
             prop_assert_eq!(x.cmp(&y), (x.token(), x.key()).cmp(&(y.token(), y.key())));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn stored_keys_compare_as_decoded_ones(a: String, b: String) {
+            for partitioner in [
+                Partitioner::Random,
+                Partitioner::OrderPreserving,
+                Partitioner::CollatingOrderPreserving,
+            ] {
+                let [x, y] = [&a, &b].map(|k| partitioner.decorate(RowKey::from(k.as_str())));
+                let mut stored = Vec::new();
+                y.encode_token(&mut stored);
+                let length = DecoratedKey::stored_token_length(partitioner, b.len(), &stored);
+                prop_assert_eq!(length, Some(stored.len()));
+                let found = x.compare_stored(partitioner, y.key().as_bytes(), &stored);
+                prop_assert_eq!(found.unwrap(), x.cmp(&y));
+                prop_assert!(DecoratedKey::least_of(x.token().clone()) <= x);
+            }
         }
     }
 }

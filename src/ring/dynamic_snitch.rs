@@ -1,8 +1,8 @@
-//! Which endpoints have answered fast lately.
+//! Order of endpoints by their recent latencies.
 //!
-//! This wraps a snitch: endpoints that answer faster come first, and where nothing is known the
-//! snitch decides. The original has one of these for each keyspace, and each of them hears of all
-//! answers; so one for all keyspaces is the same.
+//! This wraps a snitch: endpoints that answer faster come first, and the snitch decides about
+//! unknown ones. 0.6 has one of these for each keyspace, and each gets all latencies; so one for
+//! all keyspaces is the same.
 
 use super::snitch::Topology;
 use crate::base::lock::{Mutex, RwLock, rank};
@@ -18,11 +18,11 @@ const WINDOW: usize = 100;
 /// Answers that count between two updates. More would not change what is known.
 const MOST_PER_INTERVAL: usize = 10_000;
 
-/// After so long everything is forgotten. An endpoint that was slow is asked no more, so that
-/// nothing else would show that it has recovered.
+/// Time after which everything is forgotten. A slow endpoint gets no requests any more, so nothing
+/// else would show that it has recovered.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 
-/// What the latency is compared with, in milliseconds. Any will do, if it is the same for all.
+/// Latency to compare with, in milliseconds: any value that is the same for all.
 const SENTINEL_MILLIS: f64 = 0.0001;
 
 /// The latencies of endpoints, and the order that follows.
@@ -34,16 +34,16 @@ const SENTINEL_MILLIS: f64 = 0.0001;
 pub struct DynamicSnitch {
     windows: RwLock<rank::State, Arc<BTreeMap<IpAddr, Arc<Window>>>>,
     scores: RwLock<rank::State, Arc<BTreeMap<IpAddr, f64>>>,
-    /// How many answers have been recorded since the last update.
+    /// Number of answers since the last update.
     recorded: AtomicUsize,
-    /// When everything was forgotten last; before the first update `None`.
+    /// Time at which everything was forgotten last; `None` before the first update.
     forgotten: Mutex<rank::Job, Option<Duration>>,
 }
 
 /// The last answers of an endpoint.
 #[derive(Debug)]
 struct Window {
-    /// How many there have been.
+    /// Number of answers.
     count: AtomicUsize,
     /// The latest in microseconds, in a circle. One that is being written may be seen as the one
     /// that it replaces.
@@ -51,10 +51,10 @@ struct Window {
 }
 
 impl DynamicSnitch {
-    /// How often [`update`](DynamicSnitch::update) is to be called.
+    /// Time between two calls of [`update`](DynamicSnitch::update).
     pub const UPDATE_INTERVAL: Duration = Duration::from_millis(100);
 
-    /// Notes how long an answer of an endpoint took; where none came, the timeout.
+    /// Takes the latency of an answer; the timeout if none came.
     pub fn record(&self, endpoint: IpAddr, latency: Duration) {
         if self.recorded.load(Ordering::Relaxed) >= MOST_PER_INTERVAL {
             return;
@@ -106,8 +106,7 @@ impl DynamicSnitch {
         }
     }
 
-    /// What is known of an endpoint, in no particular order: the operation `dumpTimings` of the
-    /// original.
+    /// The latencies of an endpoint, in no particular order: the operation `dumpTimings` of 0.6.
     pub fn latencies(&self, endpoint: IpAddr) -> Vec<Duration> {
         let windows = Arc::clone(&self.windows.read());
         let micros = windows.get(&endpoint).into_iter().flat_map(|window| window.micros());

@@ -1,4 +1,4 @@
-//! How long answers took lately, as a histogram that percentiles can be read from.
+//! Histogram of recent latencies, for percentiles.
 
 use crate::base::lock::{Mutex, rank};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +13,7 @@ const STEPS: u32 = 1 << STEP_BITS;
 /// All latencies that 32 bits of microseconds can say, more than an hour.
 const BUCKETS: usize = ((u32::BITS - STEP_BITS + 1) * STEPS) as usize;
 
-/// After so long an answer counts half.
+/// Time after which an answer counts half.
 const HALF_LIFE: Duration = Duration::from_secs(10);
 
 /// Recent latencies. A bucket holds those from its least up to the next one's; recording is one
@@ -21,16 +21,16 @@ const HALF_LIFE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct RecentLatencies {
     buckets: [AtomicU32; BUCKETS],
-    /// When the counts were halved last; `None` before the first look at the time. Lock: held
+    /// Time of the last halving of the counts; `None` before the first call. Lock: held
     /// while they are halved.
     halved: Mutex<rank::State, Option<Duration>>,
 }
 
 impl RecentLatencies {
-    /// Notes how long an answer took.
+    /// Takes the latency of an answer.
     pub fn record(&self, latency: Duration) {
         let micros = u32::try_from(latency.as_micros()).unwrap_or(u32::MAX);
-        // The count cannot overflow: nobody gives so many answers between two halvings.
+        // The count cannot overflow between two halvings.
         self.buckets[bucket(micros)].fetch_add(1, Ordering::Relaxed);
     }
 
@@ -53,14 +53,14 @@ impl RecentLatencies {
         }
     }
 
-    /// How many recent answers there are, earlier ones counted as they have decayed.
+    /// Number of recent answers, with earlier ones as they have decayed.
     pub fn count(&self) -> u64 {
         self.counts().iter().copied().map(u64::from).sum()
     }
 
-    /// The latency that this percentage of recent answers did not exceed, up to an eighth more
-    /// than it was; `None` if there are no recent answers. Looks at all buckets: who asks often
-    /// keeps the answer for a while.
+    /// The latency that this percentage of recent answers did not exceed, up to an eighth more than
+    /// it was; `None` if there are no recent answers. Reads all buckets, so frequent callers should
+    /// keep the result for a while.
     pub fn percentile(&self, percent: f64) -> Option<Duration> {
         let counts = self.counts();
         let all: u64 = counts.iter().copied().map(u64::from).sum();

@@ -1,12 +1,12 @@
 //! Halving of ranges whose tokens are strings.
 //!
-//! A string is read as a fraction of the ring, its elements as the digits behind the point in some
+//! A string is read as a fraction of the ring, its elements as the digits after the point in some
 //! even base; the shorter of two strings continues with zeros.
 
 use std::borrow::Cow;
 
 /// The middle of the range from `left` to `right`, which runs over the end of the ring if `wraps`.
-/// Where the middle falls between two fractions of that length, it gets one digit more.
+/// If the middle falls between two fractions of that length, it gets one digit more.
 ///
 /// Without wrapping, and with `left` before `right`, the result is after `left` and not after
 /// `right`.
@@ -40,7 +40,7 @@ pub(super) fn midpoint_of_bytes(left: &[u8], right: &[u8], wraps: bool) -> Vec<u
     middle.into_iter().map(|digit| digit as u8).collect()
 }
 
-/// The middle of two strings in the order of UTF-16 code units: base 65536, as the original. Where
+/// The middle of two strings in the order of UTF-16 code units: base 65536, as in 0.6. If
 /// that has an unpaired surrogate, which is no string, the middle is taken over characters instead
 /// of code units.
 pub(super) fn midpoint_of_strings(left: &[u8], right: &[u8], wraps: bool) -> String {
@@ -56,7 +56,7 @@ pub(super) fn midpoint_of_strings(left: &[u8], right: &[u8], wraps: bool) -> Str
     middle.into_iter().map(char_of_rank).collect()
 }
 
-/// How many characters there are: all code points but the surrogates.
+/// Number of characters: all code points but the surrogates.
 const CHARACTERS: u32 = 0x11_0000 - 0x800;
 
 /// The place of a character in the order of UTF-16: those above U+FFFF stand where the surrogates

@@ -1,14 +1,13 @@
-//! The ring: partitioners and tokens, ranges of them, who owns them and where replicas go.
+//! The ring: partitioners, tokens and their ranges, owners, and placement of replicas.
 //!
 //! Pure data and functions. A [`Partitioner`] maps a row key to its [`Token`]; rows sort as
-//! [`DecoratedKey`]s everywhere. [`TokenMetadata`] says which endpoint holds which token, a
-//! [`ReplicaPlacement`] where the replicas of a token live, and [`ReplicaSets`] are the answers to
-//! that for all tokens of a ring. A [`Snitch`] tells who is near whom, a [`DynamicSnitch`] who
-//! answers fast. Queries over many rows arrive as [`TokenRange`] or [`KeyBounds`] and are scanned
-//! as [`RowRange`]s, which never wrap.
+//! [`DecoratedKey`]s everywhere. [`TokenMetadata`] has the owners of tokens, a [`ReplicaPlacement`]
+//! chooses the replicas of a token, and [`ReplicaSets`] has those of all tokens of a ring. A
+//! [`Snitch`] knows which endpoints are near, a [`DynamicSnitch`] which ones answer fast. Queries
+//! over many rows arrive as [`TokenRange`] or [`KeyBounds`] and are scanned as [`RowRange`]s, which
+//! never wrap.
 
 mod collation;
-mod collation_table;
 mod data_center_quorum;
 mod decorated_key;
 mod dynamic_snitch;
@@ -22,7 +21,6 @@ mod range;
 mod replica_sets;
 mod row_samples;
 mod snitch;
-mod stored_key;
 mod token;
 mod token_metadata;
 mod transition;

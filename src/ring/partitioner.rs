@@ -8,7 +8,7 @@ use crate::model::comparator::hex;
 use crate::model::key::RowKey;
 use md5::{Digest, Md5};
 
-/// How keys are spread over the ring. The same for the whole cluster, and for the life of its data.
+/// Mapping of keys to tokens. The same for the whole cluster, and for the life of its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Partitioner {
     /// `RandomPartitioner`: by a hash of the key.
@@ -42,10 +42,10 @@ pub enum TokenError {
     Truncated,
 }
 
-/// The package of the partitioners of the original.
+/// The package of the partitioners of 0.6.
 const CLASS_PREFIX: &str = "org.apache.cassandra.dht.";
 
-/// How the original prints a token of `CollatingOrderPreservingPartitioner` for people.
+/// The display form of a token of `CollatingOrderPreservingPartitioner` in 0.6.
 const COLLATED_DISPLAY: (&str, &str) = ("Token(bytes[", "])");
 
 /// Size of the ring of `RandomPartitioner`.
@@ -86,7 +86,7 @@ impl Partitioner {
         }
         match self {
             Self::Random => {
-                // The original takes the digest for a signed number and drops the sign.
+                // 0.6 reads the digest as a signed number and drops the sign.
                 let digest: [u8; 16] = Md5::digest(key).into();
                 Token::Random(i128::from_be_bytes(digest).unsigned_abs())
             }
@@ -126,7 +126,7 @@ impl Partitioner {
             Self::Random => parse_number(text),
             Self::OrderPreserving => Ok(Token::ordered(text.as_bytes().into())),
             Self::CollatingOrderPreserving => {
-                // The original itself sends the form for people in gossip when a node leaves.
+                // 0.6 itself sends the display form in gossip when a node leaves.
                 let (prefix, suffix) = COLLATED_DISPLAY;
                 let bare = text.strip_prefix(prefix).and_then(|t| t.strip_suffix(suffix));
                 let bytes = parse_hex(bare.unwrap_or(text));
@@ -217,8 +217,8 @@ impl Partitioner {
         }
     }
 
-    /// What share of the ring belongs to each of these tokens, 0 to 1, given all tokens of the ring
-    /// in order. None where shares depend on the data: with the order-preserving partitioners.
+    /// The share of the ring of each of these tokens, 0 to 1, given all tokens of the ring
+    /// in order. `None` if shares depend on the data: with the order-preserving partitioners.
     ///
     /// # Panics
     /// If a token is of another partitioner.
@@ -261,8 +261,7 @@ fn parse_hex(text: &str) -> Option<Vec<u8>> {
     pairs.iter().map(|&[high, low]| Some((digit(high)? * 16 + digit(low)?) as u8)).collect()
 }
 
-/// A two's complement number of any length. Longer ones than needed are accepted, as the original
-/// does.
+/// A two's complement number of any length. Longer ones than needed are accepted, as in 0.6.
 fn number_from_bytes(bytes: &[u8]) -> Result<Token, TokenError> {
     let [first, ..] = bytes else { return Err(TokenError::Empty) };
     if bytes.iter().all(|&byte| byte == 0xff) {
@@ -395,7 +394,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_refused() {
+    fn bad_tokens_are_refused() {
         let parse = |text: &str| Partitioner::Random.parse_token(text);
         for text in ["x", "", "-", "+", "--1", "1 ", "0x1", "１"] {
             assert_eq!(parse(text), Err(TokenError::NotANumber(text.to_owned())));

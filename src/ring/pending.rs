@@ -1,28 +1,28 @@
-//! Who will hold a token once those that are joining or leaving have done so.
+//! Future replicas of a token, when joining and leaving nodes have done so.
 //!
-//! These endpoints get writes before they are replicas. So the data that they fetch from others
-//! meanwhile, together with the writes, are all there is.
+//! They get writes before they are replicas. So the data that they fetch from others meanwhile are
+//! complete together with these writes.
 
 use super::placement::ReplicaPlacement;
 use super::token::Token;
 use super::token_metadata::TokenMetadata;
 use std::net::IpAddr;
 
-/// The rings that are about to be, for the lookup of many tokens.
+/// Future rings, for the lookup of many tokens.
 #[derive(Debug)]
 pub(super) struct PendingRings {
-    /// Without those that are leaving.
+    /// The ring without leaving nodes.
     after_all_left: Option<TokenMetadata>,
-    /// For each endpoint that joins, or takes the place of a dead one, the ring with it, after all
-    /// who leave have left. Each joins on its own, as in the original: whoever is first, the others
-    /// come to a ring with it, and what is pending is computed anew.
+    /// For each endpoint that joins or replaces a dead one the ring with it, after all leaving ones
+    /// have left. Each joins on its own, as in 0.6: when the first has joined, the pending
+    /// endpoints are computed again.
     with_joined: Vec<TokenMetadata>,
-    /// As some may still know it.
+    /// The former ring, as some nodes may still know it.
     former: Option<TokenMetadata>,
 }
 
 impl PendingRings {
-    /// Those that follow from a ring.
+    /// The future rings of a ring.
     pub(super) fn of(ring: &TokenMetadata) -> Self {
         let after_all_left = ring.after_all_left();
         let joining = ring.bootstrapping().chain(ring.replacing());
@@ -38,11 +38,10 @@ impl PendingRings {
     }
 
     /// The endpoints to which writes of a token go besides its natural ones: first those that
-    /// take over from who leaves, in the order of the strategy, then those that join, by token.
+    /// take over from leaving nodes, in the order of the strategy, then joining nodes, by token.
     ///
-    /// With racks a node that joins can make another one a replica: who was of another rack than
-    /// the first replica is not so of another first one. That one gets writes as well, which in the
-    /// original it did not.
+    /// With racks a joining node can make another one a replica, which was on the same rack as the
+    /// former first replica. That one gets writes as well; in 0.6 it did not.
     pub(super) fn endpoints(
         &self,
         placement: &ReplicaPlacement,
@@ -132,7 +131,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn heirs_and_those_who_join_get_writes() {
+    fn future_replicas_get_writes() {
         let mut ring = TokenMetadata::default();
         for (host, token) in (1..).zip([10, 20, 30, 40]) {
             ring.insert(Token::Random(token), node(host));
@@ -159,7 +158,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn who_was_a_replica_until_a_moment_ago_gets_writes() {
+    fn former_replicas_get_writes_for_a_while() {
         let mut ring = TokenMetadata::default();
         for (host, token) in (1..).zip([10, 20, 30]) {
             ring.insert(Token::Random(token), node(host));
@@ -180,9 +179,8 @@ pub(super) mod tests {
     }
 
     proptest! {
-        /// The model works with ranges, as the original does: those of members that leave go to
-        /// whoever is new among their replicas then, and those of who joins to whoever gains them
-        /// by that.
+        /// The model works with ranges, as 0.6 does: those of leaving members go to their new
+        /// replicas, and a joining node makes others gain ranges.
         #[test]
         fn pending_endpoints_are_those_of_pending_ranges(
             ring in rings(),
@@ -223,9 +221,9 @@ pub(super) mod tests {
             }
         }
 
-        /// Once everybody who leaves has left, all replicas have been written to before.
+        /// When all leaving nodes have left, all replicas have got writes before.
         #[test]
-        fn nobody_becomes_a_replica_without_writes(ring in rings(), placement in placements()) {
+        fn no_node_becomes_a_replica_without_writes(ring in rings(), placement in placements()) {
             let after = ring.after_all_left();
             for token in (0..=TOKENS).map(Token::Random) {
                 let mut written = placement.natural_endpoints(&ring, &token);
@@ -233,7 +231,7 @@ pub(super) mod tests {
                 for replica in placement.natural_endpoints(&after, &token) {
                     prop_assert!(written.contains(&replica));
                 }
-                // Whoever joins first, and whoever becomes a replica by that.
+                // Each joining node, and each node that becomes a replica by that.
                 for (at, endpoint) in ring.bootstrapping().chain(ring.replacing()) {
                     let mut joined = after.clone();
                     joined.insert(at.clone(), endpoint);

@@ -1,8 +1,9 @@
-//! The data-centre strategy: so many replicas in each data centre, on as many racks as there are.
+//! The data-centre strategy: a number of replicas in each data centre, on different racks if
+//! possible.
 //!
-//! The original's strategy of this name was never finished. It takes neighbours of one rack where
-//! it could have taken nodes of several, and fails in data centres with one replica. Here it does
-//! what later releases do.
+//! The strategy of this name in 0.6 was never finished. It takes neighbours of one rack although
+//! there are nodes of others, and fails in data centres with one replica. This does what later
+//! releases do.
 
 use super::snitch::Topology;
 use super::token::Token;
@@ -11,16 +12,16 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// What a data centre still needs.
+/// Needs of a data centre.
 struct Need<'a> {
-    /// How many replicas it has to get yet.
+    /// Number of missing replicas.
     missing: usize,
     /// The racks that have one.
     racks: BTreeSet<Cow<'a, str>>,
 }
 
-/// The replicas of a token: of each data centre as many as `factors` says, or all its nodes if
-/// there are fewer; none of a data centre that it does not name.
+/// The replicas of a token: of each data centre the number in `factors`, or all its nodes if there
+/// are fewer; none of a data centre without a number.
 ///
 /// One walk around the ring takes each node that is on a rack without a replica. Nodes that were
 /// passed over fill up what is missing then, in the order of the walk.
@@ -146,7 +147,7 @@ mod tests {
             // The first node of the walk whose data centre has replicas leads.
             let has_replicas = |e: &&IpAddr| of.get(&*topology.data_center(**e)) > Some(&0);
             prop_assert_eq!(replicas.first(), nodes.iter().find(has_replicas));
-            // Nobody is chosen twice, and those for their racks stand in the order of the walk.
+            // No node is chosen twice, and those for their racks are in the order of the walk.
             let place = |e: &IpAddr| nodes.iter().position(|n| n == e);
             let mut places: Vec<_> = replicas.iter().map(place).collect();
             let descents = places.windows(2).filter(|pair| pair[0] > pair[1]).count();

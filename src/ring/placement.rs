@@ -1,4 +1,4 @@
-//! Where the replicas of a token live.
+//! Placement of the replicas of a token.
 
 use super::per_data_center;
 use super::range::TokenRange;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// How the replicas after the first are chosen.
+/// Choice of the replicas after the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplicationStrategy {
     /// `RackUnawareStrategy`: the next nodes of the ring.
@@ -17,7 +17,7 @@ pub enum ReplicationStrategy {
     /// `RackAwareStrategy`: one node of another data centre and one of another rack come before
     /// other nodes.
     RackAware,
-    /// `DatacenterShardStategy`: so many replicas for each data centre, by its name. A data
+    /// `DatacenterShardStategy`: a number of replicas for each data centre, by its name. A data
     /// centre without a number gets none.
     PerDataCenter(Arc<BTreeMap<String, usize>>),
 }
@@ -25,12 +25,12 @@ pub enum ReplicationStrategy {
 /// The replica placement of a keyspace.
 #[derive(Debug, Clone)]
 pub struct ReplicaPlacement {
-    /// How replicas are chosen.
+    /// Choice of replicas.
     pub strategy: ReplicationStrategy,
-    /// How many replicas a row has; a smaller ring has fewer. The sum over the data centres where
-    /// each has a number of its own.
+    /// Number of replicas of a row; a smaller ring has fewer. The sum over all data centres if each
+    /// has its own number.
     pub replication_factor: usize,
-    /// How racks and data centres are told apart.
+    /// Source of racks and data centres.
     pub snitch: Snitch,
 }
 

@@ -33,9 +33,9 @@ pub struct StartAfterEnd;
 /// [`RangeBounds`] it selects from sorted maps and says whether it contains a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowRange {
-    /// Where it begins.
+    /// The first bound.
     pub start: Bound<Token>,
-    /// Where it ends.
+    /// The last bound.
     pub end: Bound<Token>,
 }
 
@@ -150,7 +150,7 @@ impl RangeBounds<Token> for RowRange {
     }
 }
 
-/// Where the tokens after this one begin.
+/// The bound before the tokens after this one.
 fn after(token: &Token) -> Bound<Token> {
     match token {
         Token::Minimum => Bound::Unbounded,

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Who holds which token under one placement, in one ring. Made anew when the ring changes, or
-/// what a snitch says.
+/// The replicas of all tokens under one placement, in one ring. Built again when the ring or a
+/// snitch changes.
 ///
 /// The ring is cut at the tokens of all nodes, also of those that join, or left a moment ago.
 /// Tokens of one stretch have the same replicas, so a lookup is one search among the cuts.
@@ -19,11 +19,11 @@ pub struct ReplicaSets {
     ends: Vec<Token>,
     /// Of each stretch the natural endpoints, then the pending ones.
     sets: Vec<(Endpoints, Endpoints)>,
-    /// The endpoints of every token as long as there are no nodes.
+    /// The endpoints of every token in an empty ring.
     nobody: Endpoints,
 }
 
-/// Equal ones are one.
+/// Equal lists are shared.
 type Endpoints = Arc<[IpAddr]>;
 
 /// The endpoints of a token. To keep them beyond the ring they come from costs a reference count.
@@ -89,7 +89,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_are_what_the_placement_says(ring in rings(), placement in placements()) {
+        fn they_follow_from_the_placement(ring in rings(), placement in placements()) {
             let sets = ReplicaSets::new(&placement, &ring);
             for token in (0..=TOKENS).map(Token::Random).chain([Token::Minimum]) {
                 let set = sets.of(&token);

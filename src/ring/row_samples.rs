@@ -1,10 +1,10 @@
-//! Where the rows of a range are, and what divides them into equal parts.
+//! Distribution of the rows of a range, and tokens that divide them into equal parts.
 
 use super::range::TokenRange;
 use super::token::Token;
 use std::num::NonZero;
 
-/// With fewer samples, where half of the rows are cannot be told.
+/// Fewest samples for the choice of a middle.
 const LEAST_SAMPLES: usize = 3;
 
 /// The rows of a range as samples: some rows that are stored side by side, of which one token is
@@ -22,7 +22,7 @@ pub struct RowSamples {
 struct Sample {
     /// The token of the first row.
     token: Token,
-    /// How many there are, the first included.
+    /// Number of rows, the first included.
     rows: u64,
 }
 
@@ -39,7 +39,7 @@ impl RowSamples {
         }
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub fn rows(&self) -> u64 {
         self.samples.iter().map(|sample| sample.rows).sum()
     }

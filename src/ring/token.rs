@@ -22,7 +22,7 @@ pub enum Token {
     Collated(CollationKey),
 }
 
-/// The bytes of a string, in the order in which the original compares strings: by UTF-16 code
+/// The bytes of a string, in the order in which 0.6 compares strings: by UTF-16 code
 /// units, where characters above U+FFFF come before U+E000. For bytes that are not UTF-8 the order
 /// is arbitrary but total. Never empty.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -122,7 +122,7 @@ fn first_difference(a: &[u8], b: &[u8]) -> Option<(u8, u8)> {
     rest.map(|(&x, &y)| (x, y)).find(|(x, y)| x != y)
 }
 
-/// Where a byte of UTF-8 stands in the order of UTF-16. Two strings first differ in two lead bytes
+/// Rank of a byte of UTF-8 in the order of UTF-16. Two strings first differ in two lead bytes
 /// or in two continuation bytes. Lead bytes F0 and above begin surrogate pairs (D800 to DFFF), so
 /// they belong between ED (up to D7FF) and EE (from E000); all else keeps its place. This is a
 /// permutation of the bytes, so the order stays total whatever the bytes are.

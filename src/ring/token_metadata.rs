@@ -1,4 +1,4 @@
-//! Who is where on the ring.
+//! Owners of tokens, and pending changes.
 
 use super::range::{RowRange, TokenRange};
 use super::token::Token;
@@ -6,11 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 /// The members of the ring: tokens in order, each with the endpoint that owns it. An endpoint has
-/// exactly one token, a token exactly one owner. Beside them, who of the members is leaving, who is
-/// joining at which token, and who is to replace a member at its token: what these will own is
-/// pending.
+/// exactly one token, a token exactly one owner. Beside them the leaving members, joining nodes
+/// with their tokens, and nodes that are to replace a member: their future ranges are pending.
 ///
-/// A value: readers keep a snapshot, whoever follows the changes replaces it as a whole.
+/// A value: readers keep a snapshot, and changes replace it as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenMetadata {
     members: Vec<(Token, IpAddr)>,
@@ -19,18 +18,18 @@ pub struct TokenMetadata {
     /// Never members. In the order of the tokens; an endpoint joins at one token, and two
     /// endpoints never join at the same.
     bootstrapping: Vec<(Token, IpAddr)>,
-    /// By the token of a member, who is to have it. Never members.
+    /// Future owners of the tokens of members. Never members.
     replacing: BTreeMap<Token, IpAddr>,
-    /// The ring as some may still know it: without members that have only just joined, with nodes
-    /// that have only just left. None if that is the same.
+    /// The ring as some nodes may still know it: without members that just joined, with nodes that
+    /// just left. `None` if that is the same.
     former: Option<Box<TokenMetadata>>,
 }
 
-/// A node may not join where another one is or is about to be.
+/// A node must not join at the token of another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the token is taken by {by}")]
 pub struct TokenTaken {
-    /// The owner of the token, or who joins there.
+    /// The owner of the token, or the node that joins there.
     pub by: IpAddr,
 }
 
@@ -72,8 +71,8 @@ impl TokenMetadata {
         Some(token)
     }
 
-    /// Notes that an endpoint joins at this token. A member that does so has left its place
-    /// behind: it is none any more. Nothing changes if the token is taken by another endpoint.
+    /// Notes that an endpoint joins at this token. A member that does so is none any
+    /// more. Nothing changes if the token is taken by another endpoint.
     pub fn begin_bootstrap(&mut self, token: Token, endpoint: IpAddr) -> Result<(), TokenTaken> {
         let joining = self.bootstrapping.iter().find(|(at, _)| *at == token);
         let other = joining.map(|&(_, by)| by).or_else(|| self.owner(&token));
@@ -119,12 +118,12 @@ impl TokenMetadata {
         is_member
     }
 
-    /// Who joins, in the order of the tokens.
+    /// Joining nodes, in the order of the tokens.
     pub fn bootstrapping(&self) -> impl Iterator<Item = (&Token, IpAddr)> {
         self.bootstrapping.iter().map(|(token, endpoint)| (token, *endpoint))
     }
 
-    /// Who is to have the token of a member, in the order of the tokens.
+    /// Future owners of the tokens of members, in the order of the tokens.
     pub fn replacing(&self) -> impl Iterator<Item = (&Token, IpAddr)> {
         self.replacing.iter().map(|(token, endpoint)| (token, *endpoint))
     }
@@ -139,7 +138,7 @@ impl TokenMetadata {
         self.leaving.contains(&endpoint)
     }
 
-    /// Whether nobody joins, leaves or is replaced, nor has only just done so.
+    /// Whether there are no pending changes, and none has just ended.
     pub fn is_settled(&self) -> bool {
         self.leaving.is_empty()
             && self.bootstrapping.is_empty()
@@ -147,7 +146,7 @@ impl TokenMetadata {
             && self.former.is_none()
     }
 
-    /// The ring when all who are leaving have left, and nobody has joined.
+    /// The ring after all leaving members have left, without joining nodes.
     #[must_use]
     pub fn after_all_left(&self) -> Self {
         let mut members = self.members.clone();
@@ -155,7 +154,7 @@ impl TokenMetadata {
         Self { members, ..Self::default() }
     }
 
-    /// How many members there are.
+    /// Number of members.
     pub fn len(&self) -> usize {
         self.members.len()
     }
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn who_joins_and_who_leaves_stands_beside_the_members() {
+    fn joining_and_leaving_nodes_stand_beside_the_members() {
         let mut ring = ring(&[10, 20, 30]);
         let [a, b, c, joining, other] = [1, 2, 3, 4, 5].map(endpoint);
         assert!(ring.is_settled() && !ring.begin_leave(joining));
@@ -290,7 +289,7 @@ mod tests {
         // Another node in the place of one that was leaving stays.
         assert_eq!(ring.insert(Token::Random(10), other), Some(a));
         assert!(ring.leaving().eq([b]));
-        // A member that joins anew is none, whatever it was about to do.
+        // A member that joins again is none, whatever its pending change.
         assert_eq!(ring.begin_bootstrap(Token::Random(20), b), Ok(()));
         assert!(ring.leaving().next().is_none() && ring.token(b).is_none());
         ring.insert(Token::Random(25), joining);
@@ -299,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn who_replaces_a_member_is_none_until_it_has_its_token() {
+    fn a_replacing_node_is_no_member_until_it_has_the_token() {
         let mut ring = ring(&[10, 20]);
         let [a, new, other] = [1, 3, 4].map(endpoint);
         assert!(!ring.begin_replace(Token::Random(15), new), "nobody is there");

@@ -1,4 +1,4 @@
-//! Who gets which data when one ring becomes another.
+//! Changes of replicas when one ring becomes another.
 
 use super::placement::ReplicaPlacement;
 use super::range::TokenRange;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn who_joins_takes_ranges_from_who_is_pushed_out() {
+    fn a_joining_node_takes_ranges_from_displaced_replicas() {
         let before = ring(&[(10, 1), (20, 2), (30, 3)]);
         let after = ring(&[(10, 1), (15, 4), (20, 2), (30, 3)]);
         let changes = range_changes(&unaware(2), &before, &after);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_small_ring_nobody_is_pushed_out() {
+    fn in_a_small_ring_no_replica_is_displaced() {
         let (before, after) = (ring(&[(10, 1)]), ring(&[(10, 1), (20, 2)]));
         let changes = range_changes(&unaware(3), &before, &after);
         let all = RangeChange {

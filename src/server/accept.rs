@@ -3,8 +3,9 @@
 use super::connection::Shared;
 use super::limits::{Limits, Reason};
 use super::listener::Port;
-use super::worker::{Serve, Worker};
+use super::worker::{Local, Serve};
 use crate::base::machine::ConnectionKind::Client;
+use crate::base::runtimes::Runtimes;
 use crate::base::seats::{Seat, Seats};
 use std::future::poll_fn;
 use std::io;
@@ -21,9 +22,14 @@ const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 const NO_FILES: &str = "the files that may still be opened are kept for data and operators \
                         (raise `ulimit -n` or LimitNOFILE)";
 
-/// Accepts connections and hands each to the worker that has the fewest. Takes the listeners, so
+/// Accepts connections and gives each to the thread that has the fewest. Takes the listeners, so
 /// that clients that come later are refused instead of waiting.
-pub(super) async fn accept(ports: Vec<Port>, shared: &Shared, workers: &[Worker]) {
+pub(super) async fn accept(
+    ports: Vec<Port>,
+    shared: &Shared,
+    threads: &Runtimes,
+    locals: &[Local],
+) {
     let mut entrance = Entrance::new(shared);
     let mut sweep = tokio::time::interval(SWEEP_PERIOD);
     let mut turn = 0;
@@ -37,9 +43,9 @@ pub(super) async fn accept(ports: Vec<Port>, shared: &Shared, workers: &[Worker]
         };
         match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
             Ok((stream, peer)) => {
-                let least = workers.iter().min_by_key(|worker| worker.load());
-                if let Some((seat, worker)) = entrance.admit(peer).await.zip(least) {
-                    worker.assign(stream, protocol, seat);
+                let index = threads.least_loaded();
+                if let Some((seat, local)) = entrance.admit(peer).await.zip(locals.get(index)) {
+                    threads.spawn(index, protocol.serve(stream, seat, local.clone()));
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}

@@ -16,10 +16,10 @@ pub(super) struct Reply {
     pub(super) charge: Charge,
 }
 
-/// The requests under way. When this is dropped, those that only read are given up.
+/// Requests under way. Dropping this cancels those that only read.
 #[derive(Debug, Default)]
 pub(super) struct Beside {
-    under_way: usize,
+    pub(super) under_way: usize,
     /// Made for the first of them: most connections have none.
     channel: Option<Channel>,
 }
@@ -29,7 +29,7 @@ struct Channel {
     /// Bounded by the requests under way.
     sender: mpsc::UnboundedSender<Reply>,
     replies: mpsc::UnboundedReceiver<Reply>,
-    /// Cancelled when nobody waits for reads any more.
+    /// Cancels the reads.
     unwanted: CancellationToken,
     _end: DropGuard,
 }
@@ -43,10 +43,6 @@ impl Default for Channel {
 }
 
 impl Beside {
-    pub(super) fn under_way(&self) -> usize {
-        self.under_way
-    }
-
     /// Spawns the task that answers a request.
     pub(super) fn begin<P: Protocol>(
         &mut self,
@@ -92,7 +88,7 @@ impl Beside {
         }
     }
 
-    /// The same, if one is over already.
+    /// Takes a reply that is ready.
     pub(super) fn try_next(&mut self) -> Option<Reply> {
         let reply = self.channel.as_mut()?.replies.try_recv().ok()?;
         self.under_way -= 1;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::base::intake::{Intake, Unfinished};
 use crate::base::lock::{Mutex, rank};
 
-/// Capacity of a buffer of the pool: what one read takes at most from a connection at rest.
+/// Capacity of a buffer of the pool: the most that one read takes from a connection at rest.
 const BUFFER_BYTES: usize = 16 << 10;
 
 /// A buffer that grew beyond this is freed instead of going back to the pool.
@@ -43,29 +43,21 @@ impl Pool {
     }
 }
 
-/// What a connection has received and not yet executed.
+/// Bytes that a connection has received and not yet executed.
 ///
 /// At rest it holds nothing, or the beginning of a request in memory of about that size, which is
 /// charged to the budget. The memory doubles when it is full of bytes that arrived; a declared
 /// length moves nothing.
 #[derive(Debug)]
 pub(super) struct Input {
-    bytes: Vec<u8>,
+    /// Further bytes may be appended after [`Input::make_room`].
+    pub(super) bytes: Vec<u8>,
     held: Unfinished,
 }
 
 impl Input {
     pub(super) fn new(intake: Arc<Intake>) -> Self {
         Self { bytes: Vec::new(), held: Unfinished::new(intake) }
-    }
-
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// Where further bytes go, after [`Input::make_room`].
-    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
-        &mut self.bytes
     }
 
     /// Makes room for more bytes, and waits for memory if others hold too much. The buffer does not
@@ -121,8 +113,8 @@ mod tests {
         let (budget, pool) = (Budget::new(1 << 20), Pool::default());
         let mut input = input(&budget);
         assert!(input.make_room(&pool, MAX).await);
-        input.buffer().extend_from_slice(b"one request");
-        assert_eq!(input.bytes(), b"one request");
+        input.bytes.extend_from_slice(b"one request");
+        assert_eq!(input.bytes, b"one request");
         assert!(input.consume(11, &pool).await);
         assert_eq!((input.bytes.capacity(), budget.used()), (0, 0));
         assert_eq!(pool.take().capacity(), BUFFER_BYTES, "the buffer went back");
@@ -133,12 +125,12 @@ mod tests {
         let (budget, pool) = (Budget::new(1 << 20), Pool::default());
         let mut input = input(&budget);
         assert!(input.make_room(&pool, MAX).await);
-        input.buffer().extend_from_slice(b"doneunfinished");
+        input.bytes.extend_from_slice(b"doneunfinished");
         assert!(input.consume(4, &pool).await);
-        assert_eq!((input.bytes(), budget.used()), (b"unfinished".as_slice(), 10));
+        assert_eq!((input.bytes.as_slice(), budget.used()), (b"unfinished".as_slice(), 10));
         assert!(input.make_room(&pool, MAX).await);
-        input.buffer().extend_from_slice(b" no more");
-        assert_eq!(input.bytes(), b"unfinished no more");
+        input.bytes.extend_from_slice(b" no more");
+        assert_eq!(input.bytes, b"unfinished no more");
         assert!(input.consume(18, &pool).await);
         assert_eq!(budget.used(), 0);
     }
@@ -149,8 +141,8 @@ mod tests {
         let mut input = input(&budget);
         for expected in [16, 32, 64] {
             assert!(input.make_room(&pool, MAX).await);
-            assert_eq!(input.buffer().capacity(), expected << 10);
-            input.buffer().resize(expected << 10, b'x');
+            assert_eq!(input.bytes.capacity(), expected << 10);
+            input.bytes.resize(expected << 10, b'x');
             assert!(input.consume(0, &pool).await);
             assert_eq!(budget.used(), expected << 10);
         }
@@ -158,7 +150,7 @@ mod tests {
         assert!(input.make_room(&pool, 70 << 10).await);
         assert_eq!(input.bytes.capacity(), 80 << 10, "a little more than the longest message");
         assert!(input.consume((64 << 10) - (8 << 10), &pool).await);
-        assert_eq!((input.bytes().len(), budget.used()), (8 << 10, 16 << 10), "shrunk");
+        assert_eq!((input.bytes.len(), budget.used()), (8 << 10, 16 << 10), "shrunk");
         drop(input);
         assert_eq!(budget.used(), 0);
     }

@@ -32,10 +32,10 @@ const LARGE_BYTES: usize = 128 << 10;
 /// Bytes of replies that are written by one call to the system.
 const WRITTEN_AT_ONCE: usize = 256 << 10;
 
-/// How often a connection checks whether the client of a request under way is still there.
+/// Period of the check whether the client of a request under way is still connected.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How long a client that was turned away may take to read its last words.
+/// Longest time for a rejected client to read its last words.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Most bytes of such a client that are read and dropped, so that its last words are not lost.
@@ -75,10 +75,6 @@ impl Close {
         Self { reason: reason.into(), why: why.into(), last_words: Vec::new() }
     }
 
-    fn abandoned() -> Self {
-        Self::new(None, "nobody waits for its request any more")
-    }
-
     /// The bytes can never become a request.
     pub fn malformed(why: impl Into<String>) -> Self {
         Self::new(Reason::Malformed, why)
@@ -106,7 +102,7 @@ impl From<io::Error> for Close {
     }
 }
 
-/// What a connection at rest was woken by.
+/// The event that woke a connection at rest.
 enum Woken {
     Readable,
     Replied(Reply),
@@ -140,11 +136,11 @@ impl<P: Protocol> Connection<P> {
         let mut input = Input::new(Arc::clone(&shared.received));
         loop {
             let is_full = self.is_full();
-            let is_unfinished = !input.bytes().is_empty() && !is_full;
+            let is_unfinished = !input.bytes.is_empty() && !is_full;
             let served = match self.wait(is_unfinished, end.as_mut(), &mut end_seen).await {
                 Ok(Woken::Readable) => match self.receive(&mut input).await {
                     Ok(0) => return,
-                    Ok(_) if input.bytes().len() > LARGE_BYTES => {
+                    Ok(_) if input.bytes.len() > LARGE_BYTES => {
                         let room = Arc::clone(&shared);
                         let serving = async move {
                             let served = self.serve(&mut input, &room.room).await;
@@ -223,7 +219,7 @@ impl<P: Protocol> Connection<P> {
                     return Poll::Ready(Ok(Woken::End));
                 }
             }
-            if self.beside.under_way() == 0 {
+            if self.beside.under_way == 0 {
                 self.seat.rest(shared.clock.monotonic());
             }
             Poll::Pending
@@ -233,10 +229,10 @@ impl<P: Protocol> Connection<P> {
 
     /// Whether as many requests are under way as may be.
     fn is_full(&self) -> bool {
-        self.beside.under_way() >= self.local.shared.limits.max_requests
+        self.beside.under_way >= self.local.shared.limits.max_requests
     }
 
-    /// Reads what has come, and returns how many bytes that are. A request for which there is no
+    /// Reads the bytes that have come, and returns their number. A request for which there is no
     /// memory is refused, and passed over.
     async fn receive(&mut self, input: &mut Input) -> Result<usize, Close> {
         let longest = self.local.shared.room.longest;
@@ -246,26 +242,29 @@ impl<P: Protocol> Connection<P> {
                 return Err(self.over_budget());
             }
         }
-        Ok(self.stream.read_buf(input.buffer()).await?)
+        Ok(self.stream.read_buf(&mut input.bytes).await?)
     }
 
-    /// Refuses a request for whose rest there is no memory, and forgets what has come of it.
+    /// Refuses a request for whose rest there is no memory, and forgets its bytes.
     async fn refuse_unfinished(&mut self, input: &mut Input) -> Result<(), Close> {
         let mut ready = self.local.pool.take();
-        self.refuse(input.bytes(), &mut ready)?;
+        self.refuse(&input.bytes, &mut ready)?;
         self.flush(&mut ready).await?;
         self.local.pool.give(ready);
         let room = &self.local.shared.room;
-        let decoded = self.protocol.decode(&mut self.framing, input.bytes(), room)?;
-        let Some(passed) = decoded.passed_over() else { return Err(self.over_budget()) };
+        let Decoded::PassOver(passed) =
+            self.protocol.decode(&mut self.framing, &input.bytes, room)?
+        else {
+            return Err(self.over_budget());
+        };
         self.consume(passed, input).await
     }
 
     /// Answers all whole requests, or begins to, and sends the replies.
     async fn serve(&mut self, input: &mut Input, room: &Room) -> Result<(), Close> {
         let mut ready = self.local.pool.take();
-        let executed = self.execute(input.bytes(), room, &mut ready).await;
-        // Also what was answered before a malformed request is sent.
+        let executed = self.execute(&input.bytes, room, &mut ready).await;
+        // Answers before a malformed request are sent as well.
         let flushed = self.flush(&mut ready).await;
         self.local.pool.give(ready);
         let count = executed?;
@@ -280,7 +279,7 @@ impl<P: Protocol> Connection<P> {
 
     /// Sends replies of requests that were answered beside others.
     async fn write(&mut self, first: Reply) -> Result<(), Close> {
-        // What is written counts as unsent again if the client does not read it.
+        // Written bytes count as unsent again if the client does not read them.
         let mut ready = first.bytes;
         while ready.len() < self.local.shared.limits.write_batch_bytes
             && let Some(next) = self.beside.try_next()
@@ -300,7 +299,7 @@ impl<P: Protocol> Connection<P> {
         room: &Room,
         ready: &mut Vec<u8>,
     ) -> Result<usize, Close> {
-        let mut done = 0;
+        let (mut done, mut deadline) = (0, None);
         while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty())
             && !self.is_full()
         {
@@ -309,8 +308,12 @@ impl<P: Protocol> Connection<P> {
             if ready.len() >= self.local.shared.limits.write_batch_bytes {
                 self.flush(ready).await?;
             }
-            done += match self.decode(rest, room, ready).await? {
-                Decoded::Incomplete | Decoded::NoMemory(_) => break,
+            let length = match self.protocol.decode(&mut self.framing, rest, room)? {
+                Decoded::Incomplete => break,
+                Decoded::NoMemory(needed) => {
+                    self.wait_for_memory(needed, &mut deadline, (rest, room), ready).await?;
+                    continue;
+                }
                 Decoded::PassOver(count) => count,
                 Decoded::InPlace(whole) => self.call(whole, ready).await?,
                 Decoded::Beside(whole) => {
@@ -319,33 +322,29 @@ impl<P: Protocol> Connection<P> {
                     length
                 }
             };
+            (done, deadline) = (done + length, None);
         }
         Ok(done)
     }
 
-    /// Decodes one request. Waits while others hold the memory that it takes, and refuses it if
-    /// they hold it for too long.
-    async fn decode<'a>(
+    /// Waits while others hold the memory that a request takes, and refuses it if they hold it
+    /// beyond the deadline. Its bytes are decoded again then.
+    async fn wait_for_memory(
         &mut self,
-        bytes: &'a [u8],
-        room: &'a Room,
+        needed: usize,
+        deadline: &mut Option<Instant>,
+        (bytes, room): (&[u8], &Room),
         ready: &mut Vec<u8>,
-    ) -> Result<Decoded<'a, P>, Close> {
-        let mut decoded = self.protocol.decode(&mut self.framing, bytes, room)?;
-        let mut deadline = None;
-        while let Decoded::NoMemory(needed) = decoded {
-            let until = *deadline
-                .get_or_insert_with(|| Instant::now() + self.local.shared.limits.memory_wait);
-            let left = until.saturating_duration_since(Instant::now());
-            if !room.memory.wait_for(needed, left).await {
-                self.refuse(bytes, ready)?;
-                return Ok(Decoded::PassOver(0));
-            }
-            // Decoding takes it again.
-            room.memory.give_back(needed);
-            decoded = self.protocol.decode(&mut self.framing, bytes, room)?;
+    ) -> Result<(), Close> {
+        let patience = self.local.shared.limits.memory_wait;
+        let until = *deadline.get_or_insert_with(|| Instant::now() + patience);
+        let left = until.saturating_duration_since(Instant::now());
+        if !room.memory.wait_for(needed, left).await {
+            return self.refuse(bytes, ready);
         }
-        Ok(decoded)
+        // Decoding takes it.
+        room.memory.give_back(needed);
+        Ok(())
     }
 
     /// Answers a request for which there is no memory.
@@ -394,7 +393,10 @@ impl<P: Protocol> Connection<P> {
                     tokio::select! {
                         biased;
                         () = served => {}
-                        () = abandoned(stream, shared) => return Err(Close::abandoned()),
+                        () = abandoned(stream, shared) => {
+                            let why = "nobody waits for its request any more";
+                            return Err(Close::new(None, why));
+                        }
                     }
                 } else {
                     served.await;
@@ -414,11 +416,11 @@ impl<P: Protocol> Connection<P> {
         flush(&self.stream, &self.local.shared, ready).await
     }
 
-    /// Lets requests under way end, those that only read for a shorter time, and sends the replies.
+    /// Lets requests under way end, reads for a shorter time than writes, and sends the replies.
     async fn finish(mut self) {
         let mut reads_end = pin!(sleep(self.local.shared.limits.drain_reads));
         let mut has_given_up = false;
-        while self.beside.under_way() > 0 {
+        while self.beside.under_way > 0 {
             tokio::select! {
                 biased;
                 reply = poll_fn(|context| self.beside.poll_next(context)) => {
@@ -469,8 +471,8 @@ impl<P: Protocol> Connection<P> {
     }
 }
 
-/// Waits until nobody waits for a request that only reads: the client has closed the connection,
-/// or the server has been stopping for some time.
+/// Waits until a request that only reads is abandoned: its client has closed the connection, or the
+/// server has been stopping for some time.
 async fn abandoned(stream: &TcpStream, shared: &Shared) {
     loop {
         sleep(LOOK_EVERY).await;
@@ -485,7 +487,7 @@ async fn abandoned(stream: &TcpStream, shared: &Shared) {
 }
 
 /// Writes the replies. While the client does not read they count as unsent; if others hold the
-/// whole budget already, the client is given up, so that those who do read are never held up.
+/// whole budget already, the client is disconnected, so that it never holds up others.
 async fn flush(stream: &TcpStream, shared: &Shared, ready: &mut Vec<u8>) -> Result<(), Close> {
     let mut unsent = None;
     let mut rest = ready.as_slice();

@@ -1,4 +1,4 @@
-//! What connections may take of the machine, and log lines about those that take too much.
+//! Limits of connections, and log lines about clients that exceed them.
 
 use crate::base::limited_log::LimitedLog;
 use std::time::Duration;
@@ -9,8 +9,7 @@ pub(super) const LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// Limits of all connections of a server together, and of each. A protocol may have further ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// What the names of the settings begin with, for log lines: `Thrift` in
-    /// `ThriftMaxConnections`.
+    /// Prefix of the settings in log lines: `Thrift` in `ThriftMaxConnections`.
     pub settings: &'static str,
     /// Longest request (`MaxMessageInMB`); a longer one closes its connection.
     pub max_message_bytes: usize,
@@ -26,7 +25,7 @@ pub struct Limits {
     /// Memory for unfinished requests in the whole server (`ReceiveBudgetInMB`). Those that
     /// need more wait.
     pub receive_budget_bytes: usize,
-    /// How long a request may wait for memory that others hold, before it is refused.
+    /// Longest wait of a request for memory, before it is refused.
     pub memory_wait: Duration,
     /// A client that sends nothing for this long in the middle of a request is cut off.
     pub read_stall: Duration,
@@ -38,9 +37,9 @@ pub struct Limits {
     pub write_batch_bytes: usize,
     /// A client that reads nothing for this long while a reply waits for it is cut off.
     pub write_stall: Duration,
-    /// How long requests under way may go on after the server has been told to stop.
+    /// Longest time for requests under way after the server is told to stop.
     pub drain: Duration,
-    /// The same for requests that only read, and so can be given up.
+    /// Longest time for requests that only read, which can be given up.
     pub drain_reads: Duration,
     /// Pause after the machine refused to accept a connection, as when file descriptors run out.
     pub accept_pause: Duration,

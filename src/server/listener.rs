@@ -3,17 +3,19 @@
 use super::accept::accept;
 use super::connection::Shared;
 use super::limits::{LOG_INTERVAL, Limits, Reporter};
-use super::worker::{LargeRequests, Serve, Worker};
+use super::worker::{LargeRequests, Local, Serve};
 use super::{Protocol, Room};
 use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use crate::base::intake::Intake;
+use crate::base::runtimes::{RuntimeEnd, Runtimes};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// Connections that the kernel completes while they wait to be accepted.
 const BACKLOG: u32 = 1024;
@@ -28,12 +30,12 @@ const WORKERS_PER_CORE: usize = 2;
 /// Memory for requests and replies where nothing else is said, in bytes.
 const DEFAULT_MEMORY: usize = 1 << 30;
 
-/// What a server needs to know.
+/// Settings and resources of a server.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     /// Number of worker threads.
     pub workers: usize,
-    /// What it may take of the machine.
+    /// Limits of its connections.
     pub limits: Limits,
     /// Memory for requests and replies. Others may take from it as well.
     pub memory: Arc<Budget>,
@@ -91,7 +93,7 @@ impl Server {
     pub async fn run(self, stop: CancellationToken) -> io::Result<()> {
         let Self { ports, options } = self;
         let ServerOptions { limits, memory, .. } = options;
-        // What has arrived has to be decoded and executed, whatever waits to be sent.
+        // Received requests must be decoded and executed, whatever waits to be sent.
         let received = memory.part(limits.receive_budget_bytes.min(memory.limit() / 4 * 3));
         let large = LargeRequests::start()?;
         let shared = Arc::new(Shared {
@@ -102,19 +104,39 @@ impl Server {
             clock: options.clock,
             stopping: AtomicBool::new(false),
             stop: CancellationToken::new(),
-            large: large.handle().clone(),
+            large: large.handle.clone(),
             limits,
         });
-        let workers = (0..options.workers.max(1))
-            .map(|index| Worker::start(index, Arc::clone(&shared)))
-            .collect::<io::Result<Vec<_>>>()?;
-        stop.run_until_cancelled(accept(ports, &shared, &workers)).await;
-        shared.stopping.store(true, Ordering::Release);
-        shared.stop.cancel();
-        for worker in workers {
-            worker.join().await;
-        }
+        let end = RuntimeEnd {
+            stop: shared.stop.clone(),
+            drain: shared.limits.drain,
+            on_cut: |left| {
+                log::warn!("cutting off {left} connections whose requests did not end");
+            },
+        };
+        let threads = Runtimes::start("client", 0, options.workers, &end)?;
+        let local = |tasks: &TaskTracker| Local {
+            shared: Arc::clone(&shared),
+            pool: Arc::default(),
+            tasks: tasks.clone(),
+        };
+        let locals: Vec<Local> = threads.tasks().map(local).collect();
+        let stopping = StopOnDrop(&shared);
+        stop.run_until_cancelled(accept(ports, &shared, &threads, &locals)).await;
+        drop(stopping);
+        // An error would mean that the runtime of the caller ends.
+        let _ = tokio::task::spawn_blocking(move || threads.join()).await;
         drop(large);
         Ok(())
+    }
+}
+
+/// Ends all connections when the server ends or is dropped.
+struct StopOnDrop<'a>(&'a Shared);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.stopping.store(true, Ordering::Release);
+        self.0.stop.cancel();
     }
 }

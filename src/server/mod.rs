@@ -1,10 +1,10 @@
-//! Connections of clients, whatever protocol they speak: listeners, worker threads, limits, memory
-//! and the end. A [`Protocol`] turns bytes into requests, and requests into replies.
+//! Client connections of any protocol: listeners, worker threads, limits, memory and drain. A
+//! [`Protocol`] turns bytes into requests, and requests into replies.
 //!
 //! ```text
 //!   listener      ports, workers, drain
-//!     accept      new connections, and those that make room for them
-//!     worker      threads, each with the connections that it got
+//!     accept      new connections, and idle ones that make room for them
+//!     worker      threads, each with its connections
 //!       connection  reads, has requests answered, writes
 //!         beside    requests that are answered while later ones are read
 //!       buffers, limits    memory and bounds
@@ -41,9 +41,9 @@ use std::task::Poll;
 /// The connections of a worker share its thread: an answer that would block, or compute for long,
 /// does so elsewhere and awaits the outcome.
 pub trait Protocol: Send + Sync + 'static {
-    /// How far the bytes of a connection have been understood.
+    /// Parse state of a connection.
     type Framing: Send + 'static;
-    /// What the requests of a connection share, such as its login.
+    /// State that the requests of a connection share, such as its login.
     type Session: Send + Sync + 'static;
     /// A decoded request. It may borrow from the received bytes.
     type Request<'a>: Send;
@@ -80,24 +80,24 @@ pub trait Protocol: Send + Sync + 'static {
     ) -> impl Future<Output = ()> + Send;
 }
 
-/// What decoding may take.
+/// Limits of decoding.
 #[derive(Debug)]
 pub struct Room {
     /// Memory for requests and replies.
     pub memory: Arc<Budget>,
     /// Longest request, in bytes.
     pub longest: usize,
-    /// What the names of the settings begin with.
+    /// Prefix of the settings in log lines.
     pub settings: &'static str,
 }
 
-/// What the bytes at hand begin with.
+/// The first item of the bytes at hand.
 pub enum Decoded<'a, P: Protocol + ?Sized> {
     /// A request that needs further bytes.
     Incomplete,
     /// A request that needs more memory than is free: at least this many bytes.
     NoMemory(usize),
-    /// Bytes that nobody waits for an answer to: at least one.
+    /// Bytes without an answer: at least one.
     PassOver(usize),
     /// A request that is answered before anything else of its connection.
     InPlace(Whole<P::Request<'a>>),
@@ -105,19 +105,13 @@ pub enum Decoded<'a, P: Protocol + ?Sized> {
     Beside(Whole<P::Request<'static>>),
 }
 
-impl<P: Protocol> Decoded<'_, P> {
-    fn passed_over(self) -> Option<usize> {
-        if let Self::PassOver(count) = self { Some(count) } else { None }
-    }
-}
-
 /// A whole request.
 pub struct Whole<R> {
-    /// What is asked for.
+    /// The decoded request.
     pub request: R,
     /// Bytes that it took.
     pub length: usize,
-    /// Whether it changes nothing, so that it ends when nobody waits for it any more.
+    /// Whether it changes nothing, so that it may be cancelled when its client leaves.
     pub only_reads: bool,
 }
 

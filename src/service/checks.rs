@@ -1,4 +1,4 @@
-//! Checks of what a request names, with the texts of 0.6.
+//! Checks of the names in a request, with the texts of 0.6.
 
 use super::{Service, ServiceError};
 use crate::config::settings::SYSTEM_KEYSPACE;
@@ -35,8 +35,8 @@ pub struct ColumnRange<'a> {
 impl Service {
     /// The column family of a request, which may be empty or unknown.
     pub fn family(&self, keyspace: &str, name: &str) -> Result<Family<'_>, ServiceError> {
-        if let Some(id) = self.schema.family_id(keyspace, name) {
-            return Ok(Family { id, schema: self.schema.family(id) });
+        if let Some(id) = self.options.schema.family_id(keyspace, name) {
+            return Ok(Family { id, schema: self.options.schema.family(id) });
         }
         self.check_keyspace(keyspace)?;
         Err(match name {
@@ -47,12 +47,16 @@ impl Service {
 
     /// The keyspace must exist.
     pub fn check_keyspace(&self, keyspace: &str) -> Result<(), ServiceError> {
-        if self.schema.has_keyspace(keyspace) { Ok(()) } else { Err(unknown_keyspace(keyspace)) }
+        if self.options.schema.has_keyspace(keyspace) {
+            Ok(())
+        } else {
+            Err(unknown_keyspace(keyspace))
+        }
     }
 
     /// All keyspaces and column families.
     pub fn schema(&self) -> &Schema {
-        &self.schema
+        &self.options.schema
     }
 }
 
@@ -61,7 +65,7 @@ pub fn unknown_keyspace(keyspace: &str) -> ServiceError {
     ServiceError::invalid(format!("Keyspace {keyspace} does not exist in this schema."))
 }
 
-/// Clients may not write what the node keeps for itself.
+/// Fails for keyspaces that the node keeps for itself.
 pub fn check_modifiable(keyspace: &str) -> Result<(), ServiceError> {
     if keyspace == SYSTEM_KEYSPACE {
         return Err(ServiceError::invalid("system keyspace is not user-modifiable"));
@@ -154,7 +158,7 @@ pub fn row_key(key: &str) -> Result<RowKey, ServiceError> {
     Ok(RowKey::from(key))
 }
 
-/// The same without a copy.
+/// Checks a row key without a copy.
 pub fn check_key(key: &str) -> Result<(), ServiceError> {
     if key.is_empty() {
         return Err(ServiceError::invalid("Key may not be empty"));

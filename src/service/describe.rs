@@ -1,4 +1,4 @@
-//! What a node tells of itself: keyspaces, ring, splits.
+//! Descriptions of the node: keyspaces, ring, splits.
 
 use super::{Service, ServiceError};
 use crate::config::settings::{ColumnFamilySettings, SYSTEM_KEYSPACE};
@@ -13,31 +13,32 @@ type HeldRange = ([String; 2], Vec<IpAddr>);
 impl Service {
     /// `ClusterName`.
     pub fn cluster_name(&self) -> &str {
-        &self.cluster_name
+        &self.options.cluster_name
     }
 
     /// Text of the configuration file.
     pub fn config_text(&self) -> &str {
-        &self.config_text
+        &self.options.config_text
     }
 
     /// Class name of the partitioner.
     pub fn partitioner(&self) -> &'static str {
-        self.coordinator.partitioner().class_name()
+        self.options.coordinator.partitioner().class_name()
     }
 
     /// A column family as configured.
     pub fn settings(&self, family: &ColumnFamilySchema) -> Option<&ColumnFamilySettings> {
-        let keyspace = self.keyspaces.iter().find(|keyspace| keyspace.name == family.keyspace)?;
+        let keyspace =
+            self.options.keyspaces.iter().find(|keyspace| keyspace.name == family.keyspace)?;
         keyspace.column_family(&family.name)
     }
 
     /// The tokens of the ring in its order, for people, with the nodes and whether they seem alive.
     pub fn members(&self) -> Vec<(String, IpAddr, bool)> {
-        let partitioner = self.coordinator.partitioner();
-        let ring = self.coordinator.ring();
+        let partitioner = self.options.coordinator.partitioner();
+        let ring = self.options.coordinator.ring();
         let member = |(token, endpoint)| {
-            let is_alive = self.coordinator.seems_alive(endpoint);
+            let is_alive = self.options.coordinator.seems_alive(endpoint);
             (partitioner.display_token(token), endpoint, is_alive)
         };
         ring.members().map(member).collect()
@@ -46,15 +47,16 @@ impl Service {
     /// The ranges of the ring as a keyspace sees them.
     pub fn ring_of(&self, keyspace: &str) -> Result<Vec<HeldRange>, ServiceError> {
         let placement =
-            self.coordinator.placement(keyspace).filter(|_| keyspace != SYSTEM_KEYSPACE);
+            self.options.coordinator.placement(keyspace).filter(|_| keyspace != SYSTEM_KEYSPACE);
         let placement = placement.ok_or_else(|| {
             ServiceError::invalid(format!("There is no ring for the keyspace: {keyspace}"))
         })?;
-        let partitioner = self.coordinator.partitioner();
-        let ranges = placement.describe_ring(&self.coordinator.ring()).into_iter().map(|part| {
-            let ends = [part.range.start, part.range.end];
-            (ends.map(|token| partitioner.format_token(&token)), part.endpoints)
-        });
+        let partitioner = self.options.coordinator.partitioner();
+        let ranges =
+            placement.describe_ring(&self.options.coordinator.ring()).into_iter().map(|part| {
+                let ends = [part.range.start, part.range.end];
+                (ends.map(|token| partitioner.format_token(&token)), part.endpoints)
+            });
         Ok(ranges.collect())
     }
 
@@ -65,11 +67,11 @@ impl Service {
         end: &str,
         keys_per_split: i32,
     ) -> Result<Vec<String>, ServiceError> {
-        let partitioner = self.coordinator.partitioner();
+        let partitioner = self.options.coordinator.partitioner();
         let [start, end] = [partitioner.parse_token(start)?, partitioner.parse_token(end)?];
         let keys = NonZero::new(keys_per_split)
             .ok_or_else(|| ServiceError::invalid("keys_per_split must not be zero"))?;
-        let tokens = self.coordinator.splits(TokenRange { start, end }, keys).await?;
+        let tokens = self.options.coordinator.splits(TokenRange { start, end }, keys).await?;
         Ok(tokens.into_iter().map(|token| partitioner.format_token(&token)).collect())
     }
 }

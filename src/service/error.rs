@@ -40,7 +40,7 @@ impl ServiceError {
         Self::Invalid(why.into())
     }
 
-    /// The text, as far as there is one.
+    /// The text for the client or the log, or nothing.
     pub fn text(&self) -> &str {
         match self {
             Self::Invalid(why) => why,

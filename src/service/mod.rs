@@ -1,21 +1,19 @@
-//! Operations that every front end offers: their checks, the login, and answers that are written as
-//! they are read. A front end decodes a request, calls these, and encodes what they return.
+//! Operations of every front end: their checks, the login, and answers that are written while they
+//! are read. A front end decodes a request, calls these, and encodes the result.
 //!
 //! ```text
 //!   Service        sessions, the time and memory of a request, writes
-//!     login        who may log in: authenticators
-//!       login_turns    how often
+//!     login        authentication of clients, one login of an address at a time
 //!     checks       keyspaces, column families, keys and names, in the words of 0.6
 //!     rows         reads of many rows, a page at a time
 //!     describe     keyspaces, ring, splits
-//!     error        the one error
+//!     error        the error of all operations
 //! ```
 
 mod checks;
 mod describe;
 mod error;
 mod login;
-mod login_turns;
 mod rows;
 
 pub use checks::{
@@ -36,12 +34,12 @@ use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::Schema;
 use crate::model::slice::RowSlice;
-use login_turns::LoginTurns;
+use login::LoginTurns;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a service needs to know.
+/// Settings and parts of a service.
 #[derive(Debug)]
 pub struct ServiceOptions {
     /// `ClusterName`.
@@ -52,7 +50,7 @@ pub struct ServiceOptions {
     pub keyspaces: Vec<KeyspaceSettings>,
     /// Text of the configuration file.
     pub config_text: String,
-    /// Who may log in.
+    /// Authentication method.
     pub authenticator: Authenticator,
     /// Dates deletions.
     pub clock: Arc<dyn Clock>,
@@ -63,14 +61,8 @@ pub struct ServiceOptions {
 /// Operations of a node for its clients.
 #[derive(Debug)]
 pub struct Service {
-    cluster_name: String,
-    schema: Arc<Schema>,
-    keyspaces: Vec<KeyspaceSettings>,
-    config_text: String,
-    authenticator: Authenticator,
+    options: ServiceOptions,
     login_turns: LoginTurns,
-    clock: Arc<dyn Clock>,
-    coordinator: Arc<Coordinator>,
 }
 
 /// The state of one connection.
@@ -89,23 +81,13 @@ impl From<SocketAddr> for Session {
 impl Service {
     /// The service of a node.
     pub fn new(options: ServiceOptions) -> Self {
-        let ServiceOptions { cluster_name, schema, keyspaces, config_text, .. } = options;
-        let ServiceOptions { authenticator, clock, coordinator, .. } = options;
-        Self {
-            cluster_name,
-            schema,
-            keyspaces,
-            config_text,
-            authenticator,
-            login_turns: LoginTurns::default(),
-            clock,
-            coordinator,
-        }
+        Self { options, login_turns: LoginTurns::default() }
     }
 
     /// Fails unless the connection may call operations that touch data.
     pub fn check_login(&self, session: &Session) -> Result<(), ServiceError> {
-        if session.logged_in.load(Ordering::Relaxed) || !self.authenticator.requires_login() {
+        if session.logged_in.load(Ordering::Relaxed) || !self.options.authenticator.requires_login()
+        {
             return Ok(());
         }
         Err(ServiceError::invalid("Login is required before any other API calls"))
@@ -114,7 +96,7 @@ impl Service {
     /// The context of a request. It holds the memory of the answer, so it has to be kept until that
     /// is written.
     pub fn request(&self) -> RequestContext {
-        self.coordinator.request()
+        self.options.coordinator.request()
     }
 
     /// Gives a read the time that a request may take, and drops it then.
@@ -122,7 +104,7 @@ impl Service {
         &self,
         read: impl Future<Output = Result<T, ServiceError>>,
     ) -> Result<T, ServiceError> {
-        self.coordinator.in_time(read).await
+        self.options.coordinator.in_time(read).await
     }
 
     /// Runs a job that would keep the thread of a connection for long on another one.
@@ -131,7 +113,7 @@ impl Service {
         context: &mut RequestContext,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ServiceError> {
-        Ok(self.coordinator.spawn_read(context, job).await?)
+        Ok(self.options.coordinator.spawn_read(context, job).await?)
     }
 
     /// Reads a slice of a row.
@@ -141,7 +123,7 @@ impl Service {
         level: ConsistencyLevel,
         context: &mut RequestContext,
     ) -> Result<RowSlice, ServiceError> {
-        Ok(self.coordinator.read(query, level, context).await?)
+        Ok(self.options.coordinator.read(query, level, context).await?)
     }
 
     /// Counts the columns, or super columns, of a row or a super column.
@@ -152,7 +134,7 @@ impl Service {
         level: ConsistencyLevel,
         context: &RequestContext,
     ) -> Result<usize, ServiceError> {
-        Ok(self.coordinator.count(family.id, key, super_name, level, context).await?)
+        Ok(self.options.coordinator.count(family.id, key, super_name, level, context).await?)
     }
 
     /// Applies mutations, each of which is atomic.
@@ -161,11 +143,11 @@ impl Service {
         mutations: &[RowMutation],
         level: ConsistencyLevel,
     ) -> Result<(), ServiceError> {
-        Ok(self.coordinator.write(mutations, level).await?)
+        Ok(self.options.coordinator.write(mutations, level).await?)
     }
 
     /// Seconds since the Unix epoch, by which deletions are dated.
     pub fn now_secs(&self) -> i32 {
-        self.clock.now_secs()
+        self.options.clock.now_secs()
     }
 }

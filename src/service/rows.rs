@@ -29,7 +29,7 @@ pub fn cost<'r>(rows: impl IntoIterator<Item = &'r RowSlice>) -> usize {
     cells.map(|cell| cell.encoded_length() + CELL_COST).sum()
 }
 
-/// The same columns of several rows.
+/// A read of the same columns of several rows.
 #[derive(Debug)]
 pub struct RowsByKey {
     /// The column family.
@@ -42,7 +42,7 @@ pub struct RowsByKey {
     pub level: ConsistencyLevel,
 }
 
-/// The same columns of the first rows of ranges.
+/// A read of the same columns of the first rows of ranges.
 #[derive(Debug)]
 pub struct RowsByRange {
     /// The column family.
@@ -64,7 +64,7 @@ pub struct RowRanges(Vec<RowRange>);
 impl Service {
     /// Rows between two keys, both included; an empty key is an open end.
     pub fn keys_between(&self, start: &str, end: &str) -> Result<RowRanges, ServiceError> {
-        let partitioner = self.coordinator.partitioner();
+        let partitioner = self.options.coordinator.partitioner();
         let token = |key: &str| partitioner.token(key.as_bytes());
         match KeyBounds::new(token(start), token(end)) {
             Ok(bounds) => Ok(RowRanges(vec![bounds.row_range()])),
@@ -80,17 +80,17 @@ impl Service {
 
     /// Rows after one token, up to another.
     pub fn tokens_between(&self, start: &str, end: &str) -> Result<RowRanges, ServiceError> {
-        let partitioner = self.coordinator.partitioner();
+        let partitioner = self.options.coordinator.partitioner();
         let [start, end] = [partitioner.parse_token(start)?, partitioner.parse_token(end)?];
         Ok(RowRanges(TokenRange { start, end }.row_ranges()))
     }
 
     /// Whether neighbours on the ring are neighbours in the order of their keys.
     pub fn preserves_order(&self) -> bool {
-        self.coordinator.partitioner().preserves_order()
+        self.options.coordinator.partitioner().preserves_order()
     }
 
-    /// Writes what `element` makes of each of these rows. `head` goes before their count.
+    /// Writes the bytes that `element` makes of each of these rows. `head` goes before their count.
     pub async fn write_rows(
         &self,
         rows: RowsByKey,
@@ -102,7 +102,7 @@ impl Service {
         let mut answer = RowsWriter::new(head);
         for keys in keys.chunks(ROWS_AT_A_TIME) {
             let mut scratch = context.scratch();
-            let coordinator = &self.coordinator;
+            let coordinator = &self.options.coordinator;
             let rows = coordinator.read_many(family, keys, &slice, level, &mut scratch).await?;
             let rows = keys.iter().cloned().zip(rows).collect();
             answer.append(self, context, (rows, scratch), element.clone()).await?;
@@ -110,7 +110,7 @@ impl Service {
         Ok(answer.finish())
     }
 
-    /// The same for the first rows of ranges.
+    /// Writes the bytes that `element` makes of each of the first rows of ranges.
     pub async fn write_ranges(
         &self,
         rows: RowsByRange,
@@ -122,7 +122,7 @@ impl Service {
         let (slice, page_rows) = (&slice, ROWS_AT_A_TIME);
         let query = ScanQuery { family, slice, level, max_rows: max, page_rows };
         let mut answer = RowsWriter::new(head);
-        let mut scan = self.coordinator.scan(query, ranges.0);
+        let mut scan = self.options.coordinator.scan(query, ranges.0);
         while let Some(page) = scan.next_page(context).await? {
             answer.append(self, context, page, element.clone()).await?;
         }
@@ -145,7 +145,7 @@ impl Service {
             page_rows: SEARCHED_AT_A_TIME,
         };
         let mut keys = Vec::new();
-        let mut scan = self.coordinator.scan(query, ranges.0);
+        let mut scan = self.options.coordinator.scan(query, ranges.0);
         while keys.len() < wanted
             && let Some((page, _scratch)) = scan.next_page(context).await?
         {

@@ -4,18 +4,18 @@ use crate::base::context::{RequestContext, TooLarge};
 use crate::model::cell::Cell;
 use crate::model::key::RowKey;
 
-/// What a cell of an answer takes besides its names and value, about, in memory and in the message.
+/// Approximate memory of a cell of an answer besides its names and value.
 const CELL_OVERHEAD: usize = 64;
 
-/// What a row takes besides its key and cells, about, also if nothing of it is visible.
+/// Approximate memory of a row besides its key and cells, also if nothing of it is visible.
 const ROW_OVERHEAD: usize = 128;
 
-/// What cells of an answer take, in bytes.
+/// Memory of cells of an answer, in bytes.
 pub fn cells_cost(cells: usize, encoded: usize) -> usize {
     encoded + cells * CELL_OVERHEAD
 }
 
-/// What a row takes before its cells, in bytes.
+/// Memory of a row without its cells, in bytes.
 pub fn row_cost(key: &[u8]) -> usize {
     key.len() + ROW_OVERHEAD
 }

@@ -54,10 +54,10 @@ pub fn store<S: CheckedState>(
 /// Reads the state that one of a node's data directories holds. A damaged file counts as none.
 pub fn load_first<S: CheckedState>(
     fs: &dyn FileSystem,
-    data_directories: &[PathBuf],
+    dirs: &[PathBuf],
     name: &str,
 ) -> Result<Option<S>, FileError> {
-    for path in data_directories.iter().map(|directory| directory.join(name)) {
+    for path in dirs.iter().map(|directory| directory.join(name)) {
         match load(fs, &path) {
             Ok(None) => {}
             Ok(found) => return Ok(found),
@@ -72,22 +72,18 @@ pub fn load_first<S: CheckedState>(
 /// have changed places.
 pub fn store_first<S: CheckedState>(
     fs: &dyn FileSystem,
-    data_directories: &[PathBuf],
+    dirs: &[PathBuf],
     name: &str,
     state: &S,
 ) -> Result<(), FileError> {
-    let (first, others) = data_directories.split_first().expect("a server has a data directory");
+    let (first, others) = dirs.split_first().expect("a server has a data directory");
     replace(fs, &first.join(name), render(state).as_bytes())?;
     remove(fs, others, name)
 }
 
 /// Removes a file durably from all data directories.
-pub fn remove(
-    fs: &dyn FileSystem,
-    data_directories: &[PathBuf],
-    name: &str,
-) -> Result<(), FileError> {
-    for directory in data_directories {
+pub fn remove(fs: &dyn FileSystem, dirs: &[PathBuf], name: &str) -> Result<(), FileError> {
+    for directory in dirs {
         let path = directory.join(name);
         if fs.try_exists(&path).context("look for", &path)? {
             fs.remove_file(&path).context("remove", &path)?;
@@ -116,10 +112,7 @@ pub fn field<'a>(lines: &'a str, name: &str) -> Option<&'a str> {
 
 fn rewrite(fs: &dyn FileSystem, path: &Path, content: &[u8]) -> Result<(), FileError> {
     let temporary = files::temporary(path);
-    if fs.exists(&temporary) {
-        fs.remove_file(&temporary).context("remove", &temporary)?;
-    }
-    let file = fs.create(&temporary).context("create", &temporary)?;
+    let file = files::create_anew(fs, &temporary)?;
     file.write_all_at(content, 0).context("write", &temporary)?;
     file.sync().context("sync", &temporary)?;
     fs.rename(&temporary, path).context("rename", &temporary)

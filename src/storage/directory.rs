@@ -1,13 +1,14 @@
 //! Directories that survive a power loss.
 
-use super::error::{FileError, is_out_of_handles};
-use crate::base::fs::FileSystem;
+use super::error::{FileContext, FileError, is_out_of_handles};
+use super::files::LOCK_FILE;
+use crate::base::fs::{FileSystem, Lock};
 use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Creates a directory with its parents, durably: each level that was missing is synced in the
-/// level above it. What is written into a directory whose own name is lost is lost with it.
+/// Creates a directory with its parents, durably: each new level is synced in the level above it.
+/// Files in a directory are lost with its name.
 pub fn create(fs: &dyn FileSystem, directory: &Path) -> io::Result<()> {
     let mut missing = Vec::new();
     for level in directory.ancestors().take_while(|level| !level.as_os_str().is_empty()) {
@@ -44,14 +45,25 @@ impl DirectorySync {
         if is_out_of_handles(&error) {
             return Err(FileError::new("open", directory, error));
         }
-        let failure = FileError::new("sync", directory, lasting(error));
+        // Even a full disk is no passing state here: dropped names stay lost.
+        let failure = FileError::new("sync", directory, io::Error::other(error));
         Err(self.0.get_or_init(|| failure).clone())
     }
 }
 
-/// Even a full disk is no passing state here: what was dropped stays so.
-fn lasting(error: io::Error) -> io::Error {
-    io::Error::other(error)
+/// Keeps other servers out of a directory; `None` if one is there.
+pub fn lock(fs: &dyn FileSystem, directory: &Path) -> Result<Option<Box<dyn Lock>>, FileError> {
+    let path = directory.join(LOCK_FILE);
+    match fs.lock(&path) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        lock => lock.map(Some).context("lock", &path),
+    }
+}
+
+/// Whether a server has run in a directory.
+pub fn has_served(fs: &dyn FileSystem, directory: &Path) -> Result<bool, FileError> {
+    let path = directory.join(LOCK_FILE);
+    fs.try_exists(&path).context("look for", &path)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! What can go wrong in the storage core.
+//! Errors of the storage core.
 
 use crate::base::context::{Halt, TooLarge};
+use crate::base::fs::is_disk_full;
 use crate::model::key::RowKey;
 use rustix::io::Errno;
 use std::fmt;
@@ -8,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why a read gave no answer.
+/// Reason why a read gave no answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ReadError {
     /// The answer needs the disk, or more work than the calling thread may do. Nothing happened;
@@ -24,7 +25,7 @@ pub enum ReadError {
     /// The answer would take more memory than any may. The same question will not do better.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
-    /// Nobody waits for the answer any more.
+    /// The request was cancelled.
     #[error("the read was given up, since nobody waits for it any more")]
     Cancelled,
     /// The file was written under another partitioner: its rows stand in another order.
@@ -46,9 +47,9 @@ pub enum ReadError {
 pub struct Corrupt {
     /// The file.
     pub file: PathBuf,
-    /// Where the damaged part begins.
+    /// Start of the damaged part.
     pub offset: u64,
-    /// How it shows.
+    /// The symptom.
     pub reason: &'static str,
     /// The row that was being read, if it was one row.
     pub row: Option<RowKey>,
@@ -83,6 +84,11 @@ impl From<Halt> for ReadError {
 }
 
 impl ReadError {
+    /// Whether the machine lacks something that it may have again later. Nothing was damaged.
+    pub fn is_shortage(&self) -> bool {
+        matches!(self, Self::Io(error) if error.is_shortage())
+    }
+
     /// The same error, which now names the row that was being read.
     #[must_use]
     pub fn in_row(mut self, key: &RowKey) -> Self {
@@ -97,18 +103,23 @@ impl ReadError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("cannot {action} {path}: {source}", path = path.display())]
 pub struct FileError {
-    /// What was tried, as a verb.
+    /// The attempted action, as a verb.
     pub action: &'static str,
     /// The file or directory.
     pub path: PathBuf,
-    /// What the operating system says. Shared, because one failure can stop many writers.
+    /// Error of the operating system. Shared, because one failure can stop many writers.
     pub source: Arc<io::Error>,
 }
 
 impl FileError {
-    /// Puts an error of the operating system together with what was tried.
+    /// Adds the attempted action to an error of the operating system.
     pub fn new(action: &'static str, path: &Path, source: io::Error) -> Self {
         Self { action, path: path.to_owned(), source: Arc::new(source) }
+    }
+
+    /// Whether the machine lacks something that it may have again later. Nothing was damaged.
+    pub fn is_shortage(&self) -> bool {
+        is_disk_full(&self.source) || is_out_of_handles(&self.source)
     }
 }
 
@@ -124,7 +135,7 @@ impl<T> FileContext<T> for io::Result<T> {
     }
 }
 
-/// Whether the process or the machine has no file handle left: clients may hold them all. Nothing
+/// Whether the process or the machine has no file handle left: clients may hold them all. No file
 /// was opened then, and nothing was harmed.
 pub fn is_out_of_handles(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))

@@ -7,9 +7,9 @@
 //! <data directory>/alexandra.archive                     which folder of the archive is in use
 //! <data directory>/<keyspace>/<family>-<generation>.sst  an SSTable
 //!                             <family>-<generation>.sst.tmp  one that is being written
-//!                             <family>.manifest          which SSTables count (first directory)
+//!                             <family>.manifest          its live SSTables (first directory)
 //!                             <family>.manifest.tmp      its next version
-//!                             <family>.hashes            what is known of hashes of its rows
+//!                             <family>.hashes            remembered hashes of its rows
 //!                             stream/                    tables of 0.6 on their way to its nodes
 //!                             snapshots/<name>/          a snapshot
 //!                             snapshots/<name>.tmp/      one that is being made or removed
@@ -18,9 +18,13 @@
 //!
 //! Names of column families hold no hyphen, so the last one separates the generation. Files of the
 //! original in the same folders (`<family>-<generation>-Data.db` and so on) have other names, and
-//! are recognised so that nobody takes their data for lost.
+//! are recognised so that their data do not seem to be lost.
 
+use super::error::{FileContext, FileError};
+use crate::base::fs::{DirEntry, File, FileSystem};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The file that a running server holds locked in each of its directories.
 pub const LOCK_FILE: &str = "alexandra.lock";
@@ -34,25 +38,25 @@ pub const LOG_GUARD_FILE: &str = "alexandra.commitlog";
 /// The file that names the folder of the archive to which the commit log goes.
 pub const ARCHIVE_FILE: &str = "alexandra.archive";
 
-/// What the name of a folder begins with to which a restore has moved files.
+/// Beginning of the name of a folder to which a restore has moved files.
 pub const BEFORE_RESTORE: &str = "before-restore-";
 
 const SSTABLE_SUFFIX: &str = ".sst";
-/// What the name of a file ends with until it is complete.
+/// End of the name of a file until it is complete.
 pub const TEMPORARY_SUFFIX: &str = ".tmp";
 const MANIFEST_SUFFIX: &str = ".manifest";
 const HASHES_SUFFIX: &str = ".hashes";
-/// What stands before the number of a table of the original until it is complete.
+/// Part before the number in the name of a table of the original until it is complete.
 const UNFINISHED_ORIGINAL: &str = "tmp-";
 
-/// What a file in the folder of a keyspace is.
+/// Name of a file in the folder of a keyspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileName {
     /// An SSTable of a column family, with its generation.
     SsTable(String, u64),
     /// An SSTable that was not finished, or whose last step was not.
     UnfinishedSsTable(String, u64),
-    /// Which SSTables of a column family count.
+    /// The manifest of a column family.
     Manifest(String),
     /// A manifest that was not finished.
     UnfinishedManifest(String),
@@ -61,7 +65,7 @@ pub enum FileName {
 }
 
 impl FileName {
-    /// What the file of this name is.
+    /// Parses a name.
     pub fn parse(name: &str) -> Self {
         let (name, finished) = match name.strip_suffix(TEMPORARY_SUFFIX) {
             Some(name) => (name, false),
@@ -92,9 +96,9 @@ impl FileName {
 pub enum OriginalPart {
     /// The rows.
     Data,
-    /// Where they are.
+    /// Places of the rows.
     Index,
-    /// Which there are.
+    /// Bloom filter of the rows.
     Filter,
     /// Columns of a row that is being written. It goes with the writer.
     Columns,
@@ -118,7 +122,7 @@ impl OriginalPart {
 /// Greatest number of an SSTable: there is always a next one.
 const MAX_GENERATION: u64 = 1 << 62;
 
-/// The number of an SSTable that is written like this; none for what nobody would write so.
+/// Parses the number of an SSTable; none for digits in another form than [`sstable`] writes.
 pub(super) fn parse_generation(digits: &str) -> Option<u64> {
     let generation: u64 = digits.parse().ok()?;
     let is_one = (1..=MAX_GENERATION).contains(&generation);
@@ -156,18 +160,18 @@ pub fn manifest(folder: &Path, family: &str) -> PathBuf {
     folder.join(format!("{family}{MANIFEST_SUFFIX}"))
 }
 
-/// What is known of hashes of the rows of a column family, in the folder of its manifest.
+/// Remembered hashes of the rows of a column family, in the folder of its manifest.
 pub fn hashes(folder: &Path, family: &str) -> PathBuf {
     folder.join(format!("{family}{HASHES_SUFFIX}"))
 }
 
-/// Where tables of 0.6 wait for being sent, in the folder of the keyspace. Nothing there outlives
-/// the process.
+/// Folder of tables of 0.6 that wait to be sent, in the folder of the keyspace. Nothing there
+/// outlives the process.
 pub fn stream_folder(folder: &Path) -> PathBuf {
     folder.join("stream")
 }
 
-/// Where the snapshots of a keyspace are, in the folder of the keyspace.
+/// Folder of the snapshots of a keyspace.
 pub fn snapshots_folder(folder: &Path) -> PathBuf {
     folder.join("snapshots")
 }
@@ -187,6 +191,41 @@ pub fn temporary(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(TEMPORARY_SUFFIX);
     name.into()
+}
+
+/// Creates a file in place of one that an earlier attempt has left.
+pub fn create_anew(fs: &dyn FileSystem, path: &Path) -> Result<Arc<dyn File>, FileError> {
+    if fs.exists(path) {
+        fs.remove_file(path).context("remove", path)?;
+    }
+    fs.create(path).context("create", path)
+}
+
+/// A folder in a data directory.
+#[derive(Debug)]
+pub struct KeyspaceFolder {
+    /// Name of the keyspace.
+    pub keyspace: String,
+    /// The folder.
+    pub path: PathBuf,
+    /// Its entries, in no order.
+    pub entries: Vec<DirEntry>,
+}
+
+/// The folders in a data directory, in no order. Those that cannot be listed are left out.
+pub fn keyspace_folders(fs: &dyn FileSystem, directory: &Path) -> io::Result<Vec<KeyspaceFolder>> {
+    let mut found = Vec::new();
+    for keyspace in fs.list(directory)?.into_iter().map(|entry| entry.name) {
+        let path = keyspace_folder(directory, &keyspace);
+        match fs.list(&path) {
+            Ok(entries) => found.push(KeyspaceFolder { keyspace, path, entries }),
+            // A folder may be a link, so that only this tells it from a file.
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {}
+            // It may be one of the system's, such as `lost+found`.
+            Err(error) => log::info!("cannot look into {}: {error}", path.display()),
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

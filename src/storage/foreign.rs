@@ -5,8 +5,7 @@
 
 use super::commitlog;
 use super::error::{FileContext, FileError};
-use super::files::OriginalPart;
-use super::keyspace_folders;
+use super::files::{OriginalPart, keyspace_folders};
 use crate::base::fs::FileSystem;
 use std::path::{Path, PathBuf};
 
@@ -42,11 +41,11 @@ pub enum ForeignError {
 /// Refuses directories of which one holds data of the original. Those that do not exist are empty.
 pub fn check(
     fs: &dyn FileSystem,
-    data_directories: &[PathBuf],
+    dirs: &[PathBuf],
     log_directory: &Path,
 ) -> Result<(), ForeignError> {
     find_segment(fs, log_directory)?.map_or(Ok(()), |it| Err(ForeignError::Log(it)))?;
-    data_directories.iter().try_for_each(|directory| check_data(fs, directory))
+    dirs.iter().try_for_each(|directory| check_data(fs, directory))
 }
 
 /// Refuses an archive of the commit log that holds segments of the original.
@@ -62,7 +61,7 @@ fn check_data(fs: &dyn FileSystem, directory: &Path) -> Result<(), ForeignError>
     if !fs.try_exists(directory).context("look for", directory)? {
         return Ok(());
     }
-    for folder in keyspace_folders::list(fs, directory).context("list", directory)? {
+    for folder in keyspace_folders(fs, directory).context("list", directory)? {
         let names = folder.entries.iter().map(|entry| &entry.name);
         if let Some(first) = names.filter(|name| OriginalPart::parse(name).is_some()).min() {
             return Err(ForeignError::Data(folder.path.join(first)));

@@ -1,11 +1,11 @@
-//! The manifest of a column family: which SSTables count. Replacing it is the one step that makes
-//! the result of a flush or compaction count, whole or not at all.
+//! The manifest of a column family: its live SSTables. Replacing it is the one step that makes the
+//! result of a flush or compaction live, whole or not at all.
 //!
-//! A small text file, written anew under a temporary name, synced, and renamed:
+//! A small text file, which is written under a temporary name, synced, and renamed:
 //!
 //! ```text
 //! alexandra manifest 2
-//! family <keyspace>.<family>         whose it is
+//! family <keyspace>.<family>         the column family
 //! node <16 hexadecimal digits>       the node that has written it; not in a snapshot, which any
 //!                                    node may serve
 //! sequence <number>                  grows with each version: of two the greater is the newer
@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
-/// What tells an SSTable from other files of its name: an older one, or one of another family.
+/// Distinguishes an SSTable from other files of its name: older ones, or those of another family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TableIdentity {
     /// Its size in bytes.
@@ -36,7 +36,7 @@ pub struct TableIdentity {
     pub properties_crc: u32,
 }
 
-/// Which SSTables of a column family count.
+/// Live SSTables of a column family.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Manifest {
     /// Keyspace and column family, as messages name them; `None` in version 1.
@@ -45,7 +45,7 @@ pub struct Manifest {
     pub node: Option<u64>,
     /// Grows with each version.
     pub sequence: u64,
-    /// The SSTables that count, by generation.
+    /// The live SSTables, by generation.
     pub sstables: BTreeMap<u64, TableIdentity>,
     /// Generations that were replaced and whose files may still be there.
     pub obsolete: BTreeSet<u64>,

@@ -1,26 +1,25 @@
-//! The storage core: what one node keeps, on disk and in memory. Synchronous, knows no network.
+//! The storage core: the data of one node, on disk and in memory. Synchronous, knows no network.
 //!
 //! A write goes to the [`commitlog`], then to the [`memtable`] of each of its column families. A
 //! full memtable is written as an [`sstable`]; [`compaction`] merges SSTables of similar size. A
-//! read merges the memtables and those SSTables that may hold something of the row ([`row`]); a
-//! range read does so for many rows in token order ([`rows`]). What is read often is kept in
-//! [`caches`]. [`family`] is one column family, [`Database`] all of them together with the log and
-//! the threads that work in the background.
+//! read merges the memtables and those SSTables that may hold cells of the row ([`row`]); a range
+//! read does so for many rows in token order ([`rows`]). [`caches`] keep data that are read often.
+//! [`family`] is one column family, [`Database`] all of them with the log and the background work.
 //!
-//! Tools work on the files of a stopped server through [`offline`]. [`check`] verifies them and
-//! reads what is sound of damaged ones; [`json`] is the text that rows are exported to and imported
-//! from.
-//! Commit log and hints are [record logs](mod@log).
-//!
-//! Rows go to nodes of 0.6, and come from them, in the files of [`original`].
-//!
-//! Directories of the original are refused as they are ([`foreign`]).
-//! What the node keeps about itself is in [`system`].
-//! A file counts from the moment the [`manifest`] names it. Names are built in [`files`] alone.
-//! A [`snapshot`] keeps the files of one moment, and [`restore`] brings them back.
+//! - [`offline`]: access of tools to the files of a stopped server
+//! - [`check`]: verifies files, and reads the sound rows of damaged ones
+//! - [`json`]: rows as text, for export and import
+//! - [`mod@log`]: record logs, the form of commit log and hints
+//! - [`archive`]: old segments of the commit log
+//! - [`snapshot`], [`restore`]: the files of one moment, and the way back to them
+//! - [`legacy`]: rows for and from nodes of 0.6, in files of their form
+//! - [`foreign`]: refuses directories of the original
+//! - [`system`]: the node's own notes
+//! - [`manifest`]: the live SSTables; a file counts from the moment it is named there
+//! - [`files`]: the only place that builds and parses file names
 
 pub mod answer;
-pub mod background;
+pub mod archive;
 pub mod caches;
 pub mod check;
 pub mod checked_file;
@@ -31,15 +30,15 @@ pub mod directory;
 pub mod error;
 pub mod family;
 pub mod files;
+pub mod flush_queue;
 pub mod foreign;
 pub mod json;
-pub mod keyspace_folders;
+pub mod legacy;
 pub mod log;
 pub mod manifest;
 pub mod memtable;
 pub mod offline;
 pub mod options;
-pub mod original;
 pub mod restore;
 pub mod row;
 pub mod rows;

@@ -1,4 +1,4 @@
-//! What the operator decides about the storage core.
+//! Settings of the storage core.
 
 use super::commitlog::SyncPolicy;
 use super::sstable::Compression;
@@ -16,28 +16,28 @@ pub struct Options {
     pub commit_log_directory: PathBuf,
     /// `CommitLogArchiveDirectory`: keeps segments that the commit log has no use for any more.
     pub commit_log_archive_directory: Option<PathBuf>,
-    /// When the commit log becomes durable.
+    /// Durability of the commit log.
     pub sync: SyncPolicy,
     /// `CommitLogRotationThresholdInMB`, in bytes.
     pub segment_bytes: u64,
     /// Memory of all memtables together; writers wait when it is used up.
     pub memtable_budget_bytes: u64,
-    /// So many memtables are written to disk at once, at most; `None` for one at each data
-    /// directory, within bounds.
+    /// Most memtables that are written to disk at once; `None` for one at each data directory,
+    /// within bounds.
     pub flush_threads: Option<NonZeroUsize>,
     /// `BlockCacheInMB`, in bytes.
     pub block_cache_bytes: u64,
-    /// How SSTables are merged.
+    /// Settings of compactions.
     pub compaction: CompactionOptions,
     /// The key and row caches.
     pub caches: CacheOptions,
     /// `SnapshotBeforeCompaction`: whether each compaction takes one of its keyspace first.
     pub snapshot_before_compaction: bool,
-    /// Whether a start goes on behind a damaged part of the commit log.
+    /// Whether a start skips a damaged part of the commit log.
     pub accept_commitlog_loss: bool,
     /// Whether a start goes on without data that the commit log shows to have been there.
     pub accept_data_loss: bool,
-    /// Seed of whatever is left to chance.
+    /// Seed of random numbers.
     pub seed: u64,
 }
 
@@ -66,13 +66,13 @@ impl Options {
 /// Settings of the compactions of all column families.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompactionOptions {
-    /// So many run at once, at most; at least two, so that a long one leaves the small files to
-    /// another thread.
+    /// Most compactions at once; at least two, so that a long one leaves the small files to another
+    /// thread.
     pub threads: usize,
     /// `CompactionThroughputInMBPerSecond`, in bytes: how fast all of them together may read;
     /// `None` for as fast as they can.
     pub bytes_per_second: Option<u64>,
-    /// How much nicer its threads are than those that serve clients, on the scale of Unix.
+    /// Niceness of its threads, above that of the threads that serve clients.
     pub niceness: i32,
 }
 
@@ -94,7 +94,7 @@ impl Default for CompactionOptions {
     }
 }
 
-/// How the SSTables of a column family are merged.
+/// The choice of SSTables that are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum CompactionStrategy {
     /// Some of similar size into one.
@@ -115,8 +115,8 @@ pub struct CacheOptions {
     /// `SavedCachesDirectory`: where the keys of caches are saved, and from where the caches are
     /// filled after a start; `None` for neither.
     pub saved_directory: Option<PathBuf>,
-    /// `compaction_preheat_key_cache`: whether the key cache is told at the end of a compaction
-    /// where the rows are now that it knew.
+    /// `compaction_preheat_key_cache`: whether the key cache learns at the end of a compaction the
+    /// new places of its rows.
     pub preheats_keys: bool,
 }
 
@@ -134,11 +134,11 @@ impl Default for CacheOptions {
 /// Settings of one column family.
 #[derive(Debug, Clone)]
 pub struct FamilyOptions {
-    /// `MemtableThroughputInMB`, in bytes: a memtable is flushed after so much was written to it.
+    /// `MemtableThroughputInMB`, in bytes: written bytes after which a memtable is flushed.
     pub memtable_bytes: u64,
-    /// `MemtableOperationsInMillions` in single operations: or after so many.
+    /// `MemtableOperationsInMillions`, in single operations after which a memtable is flushed.
     pub memtable_operations: u64,
-    /// `MemtableFlushAfterMinutes`: or when it is so old.
+    /// `MemtableFlushAfterMinutes`: age at which a memtable is flushed.
     pub memtable_age: Duration,
     /// Raw size of a data block: `ColumnIndexSizeInKB`, but not more than 16 KB.
     pub block_bytes: usize,
@@ -147,7 +147,7 @@ pub struct FamilyOptions {
     pub column_index_bytes: u64,
     /// `IndexInterval`.
     pub index_interval: usize,
-    /// How blocks are compressed.
+    /// Compression of blocks.
     pub compression: Compression,
     /// `CompactionStrategy`.
     pub compaction_strategy: CompactionStrategy,

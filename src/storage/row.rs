@@ -1,4 +1,4 @@
-//! One row, merged from all that hold a part of it: memtables and SSTables.
+//! One row, merged from memtables and SSTables.
 
 use super::answer;
 use super::error::ReadError;
@@ -15,16 +15,16 @@ use crate::ring::DecoratedKey;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 
-/// How much work a read may do, and the memory that it has taken for its answer. A read that must
-/// not keep its thread for long gives up when the work is used up, to begin again on another
-/// thread. The memory is given back when this is dropped, unless the read has succeeded.
+/// Work that a read may do, and memory that it has taken for its answer. A read that must not keep
+/// its thread for long ends when the work is used up, to begin again on another thread. The memory
+/// is given back when this is dropped, unless the read has succeeded.
 #[derive(Debug)]
 pub struct Budget<'a> {
     context: &'a RequestContext,
     /// Cells, or places to look at, until the read gives up or asks whether it is still wanted.
     left: usize,
-    /// Whether it gives up then.
-    is_bounded: bool,
+    /// Where the read may look: it gives up then if that is only in memory.
+    pub(super) access: Access,
     /// Whether what is found is collected.
     collects: bool,
     /// Bytes of the answer so far, and bytes that were taken for it.
@@ -41,15 +41,13 @@ const CHECKED_CELLS: usize = 4096;
 /// Memory that a read takes at a time, in bytes, since others take from the same request.
 const PIECE: usize = 16 << 10;
 
-/// What finding a row or a name costs, in cells.
+/// Cost of finding a row or a name, in cells.
 const SEEK: usize = 8;
 
 impl<'a> Budget<'a> {
     /// The budget of a read that collects nothing.
     pub fn counting(access: Access, context: &'a RequestContext) -> Self {
-        let is_bounded = access == Access::CachedOnly;
-        let left = if is_bounded { INLINE_CELLS } else { CHECKED_CELLS };
-        Self { context, left, is_bounded, collects: false, used: 0, taken: 0 }
+        Self { context, left: granted(access), access, collects: false, used: 0, taken: 0 }
     }
 
     /// The budget of a read whose answer takes memory of its request.
@@ -59,12 +57,12 @@ impl<'a> Budget<'a> {
         budget
     }
 
-    /// Takes what a row adds to the answer before its cells.
+    /// Takes memory for a row without its cells.
     pub(super) fn spend_on_row(&mut self, key: &RowKey) -> Result<(), ReadError> {
         self.grow(answer::row_cost(key.as_bytes()))
     }
 
-    /// Takes what the cells of a row add to the answer: so many bytes now, and so many before.
+    /// Takes memory for the cells of a row, which have grown or shrunk.
     fn spend_on_cells(&mut self, now: usize, before: usize) -> Result<(), ReadError> {
         self.used = self.used.saturating_sub(before.saturating_sub(now));
         self.grow(now.saturating_sub(before))
@@ -90,10 +88,9 @@ impl<'a> Budget<'a> {
         Ok(())
     }
 
-    /// To be called when the read has succeeded: else what its answer takes is given back.
+    /// Keeps the memory of the answer of a successful read.
     pub(super) fn answered(mut self) {
-        let granted = if self.is_bounded { INLINE_CELLS } else { CHECKED_CELLS };
-        self.context.spend(granted - self.left);
+        self.context.spend(granted(self.access) - self.left);
         // Only the rest goes back.
         self.taken -= self.used;
     }
@@ -102,7 +99,7 @@ impl<'a> Budget<'a> {
     pub(super) fn spend(&mut self, cells: usize) -> Result<(), ReadError> {
         match self.left.checked_sub(cells) {
             Some(left) => self.left = left,
-            None if self.is_bounded => return Err(ReadError::WouldBlock),
+            None if self.access == Access::CachedOnly => return Err(ReadError::WouldBlock),
             None => {
                 self.context.spend(CHECKED_CELLS);
                 self.context.check()?;
@@ -113,33 +110,38 @@ impl<'a> Budget<'a> {
     }
 }
 
+/// Cells that a read may look at before it gives up or asks whether it is still wanted.
+fn granted(access: Access) -> usize {
+    if access == Access::CachedOnly { INLINE_CELLS } else { CHECKED_CELLS }
+}
+
 impl Drop for Budget<'_> {
     fn drop(&mut self) {
         self.context.give_back(self.taken);
     }
 }
 
-/// What one memtable or SSTable has of a row.
+/// The part of a row in one memtable or SSTable.
 #[derive(Debug, Clone, Copy)]
 pub enum RowSource<'a> {
     /// In memory.
     Memtable(&'a MemtableRow),
     /// In a file.
     SsTable {
-        /// What the row index says of it.
+        /// Its entry in the row index.
         entry: &'a RowEntry,
-        /// Where its blocks come from.
+        /// The source of its blocks.
         blocks: &'a Blocks<'a>,
     },
 }
 
-/// All that has a part of a row: mostly one memtable or SSTable, or two.
+/// All sources of a row: mostly one memtable or SSTable, or two.
 pub type RowSources<'a> = SmallVec<[RowSource<'a>; 4]>;
 
 /// A row that was looked for and found in a file.
 #[derive(Debug)]
 pub struct FoundRow<'a> {
-    /// What the row index says of it.
+    /// Its entry in the row index.
     pub entry: RowEntry,
     blocks: &'a Blocks<'a>,
 }
@@ -148,8 +150,7 @@ pub struct FoundRow<'a> {
 pub type FoundRows<'a> = SmallVec<[FoundRow<'a>; 2]>;
 
 impl<'a> FoundRow<'a> {
-    /// Looks for a row in these files. `hash` is that of the key for their filters, which were
-    /// asked already.
+    /// Looks for a row in these files, whose filters may contain the hash of its key.
     pub fn find_all(
         files: &'a [Blocks<'a>],
         key: &DecoratedKey,
@@ -177,7 +178,7 @@ impl<'a> RowSource<'a> {
         }
     }
 
-    /// Whether everything it has is deleted by this deletion, so that it need not be looked at.
+    /// Whether this deletion covers all of it, so that it need not be read.
     fn is_covered_by(&self, deletion: Deletion) -> bool {
         match self {
             Self::Memtable(_) => false,
@@ -207,8 +208,7 @@ impl<'a> RowSource<'a> {
         match self {
             Self::Memtable(row) => SourceCursor::Memtable(row.cells.range(family, range, reversed)),
             Self::SsTable { entry, blocks } => {
-                let table = blocks.table();
-                SourceCursor::SsTable(table.cells(family, entry, range, reversed, blocks))
+                SourceCursor::SsTable(CellCursor::new(family, entry, range, reversed, blocks))
             }
         }
     }
@@ -322,16 +322,16 @@ pub struct RowReader<'f, 's> {
 }
 
 impl<'f, 's> RowReader<'f, 's> {
-    /// A reader over everything that has a part of the row.
-    pub fn new(family: &'f ColumnFamilySchema, mut sources: RowSources<'s>) -> Self {
-        let deletions = sources.iter().map(RowSource::deletion);
-        let deletion = deletions.fold(Deletion::NONE, Deletion::merge);
-        sources.retain(|source| !source.is_covered_by(deletion));
-        Self { family, deletion, sources }
+    /// A reader of these sources.
+    pub fn new(family: &'f ColumnFamilySchema, sources: RowSources<'s>) -> Self {
+        let mut reader = Self::of_everything(family, sources);
+        let deletion = reader.deletion;
+        reader.sources.retain(|source| !source.is_covered_by(deletion));
+        reader
     }
 
-    /// A reader that also gives what the deletion of the row covers, which nobody can see: for
-    /// those who copy a row as it is stored.
+    /// A reader that also gives cells that the deletion of the row covers: for copies of a row as
+    /// it is stored.
     pub fn of_everything(family: &'f ColumnFamilySchema, sources: RowSources<'s>) -> Self {
         let deletions = sources.iter().map(RowSource::deletion);
         let deletion = deletions.fold(Deletion::NONE, Deletion::merge);
@@ -371,7 +371,7 @@ impl<'f, 's> RowReader<'f, 's> {
         MergedCells::merging(self.family, reversed, cursors)
     }
 
-    /// What a client may see of the slice; [`ReadError::WouldBlock`] if that is more work than the
+    /// The visible part of the slice; [`ReadError::WouldBlock`] if that is more work than the
     /// budget allows.
     pub fn slice(
         &self,
@@ -402,8 +402,8 @@ impl<'f, 's> RowReader<'f, 's> {
         Ok(resolver.finish())
     }
 
-    /// What is known here of the slice, deletions included: what other replicas have to hear. What
-    /// was deleted before `gc_before` is left out, since they may have forgotten it.
+    /// The slice with deletions, for other replicas. Deletions from before `gc_before` are left
+    /// out, since other replicas may have dropped them.
     pub fn version(
         &self,
         slice: &Slice,
@@ -484,7 +484,7 @@ fn deletion_of(marker: Option<&Cell>) -> Deletion {
     marker.and_then(Cell::deletion).unwrap_or(Deletion::NONE)
 }
 
-/// What the cells take that are in the answer so far.
+/// Memory of the cells in the answer so far.
 fn held(resolver: &Resolver<'_>) -> usize {
     let (cells, encoded) = resolver.held();
     answer::cells_cost(cells, encoded)

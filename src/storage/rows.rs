@@ -5,10 +5,10 @@ use super::memtable::{Memtable, MemtableWalk};
 use super::row::{RowSource, RowSources};
 use super::sstable::reader::RowWalk;
 use super::sstable::{Access, Blocks, SsTable};
-use crate::ring::{DecoratedKey, Partitioner};
+use crate::ring::{DecoratedKey, RowRange, Token};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 /// The rows of one memtable or SSTable, from a place on.
 #[derive(Debug)]
@@ -18,13 +18,13 @@ pub enum RowStream<'a> {
     Memtable(Box<MemtableWalk<'a>>),
     /// An SSTable.
     SsTable {
-        /// Where its blocks come from.
+        /// The source of its blocks.
         blocks: Blocks<'a>,
         /// Stands at the head.
         walk: RowWalk,
         /// The key of the row at which the stream stands.
         head: Option<DecoratedKey>,
-        /// SSTables all of whose rows are behind those of the ones before.
+        /// Further SSTables, each with rows after those of the one before.
         rest: VecDeque<&'a SsTable>,
     },
 }
@@ -36,23 +36,18 @@ impl<'a> RowStream<'a> {
     }
 
     /// The rows of an SSTable.
-    pub fn sstable(
-        blocks: Blocks<'a>,
-        from: Bound<DecoratedKey>,
-        partitioner: Partitioner,
-    ) -> Result<Self, ReadError> {
+    pub fn sstable(blocks: Blocks<'a>, from: Bound<DecoratedKey>) -> Result<Self, ReadError> {
         let mut walk = blocks.table().rows_from(from);
         let mut head = None;
-        next_key(&mut walk, &blocks, partitioner, &mut head)?;
+        next_key(&mut walk, &blocks, &mut head)?;
         Ok(Self::SsTable { blocks, walk, head, rest: VecDeque::new() })
     }
 
-    /// The rows of several SSTables, by as few streams as may be: those of one level mostly follow
-    /// each other. `blocks` says where the blocks of an SSTable come from.
+    /// The rows of several SSTables, by as few streams as possible: those of one level mostly
+    /// follow each other. `blocks` gives the source of the blocks of an SSTable.
     pub fn sstables(
         tables: impl Iterator<Item = &'a SsTable>,
         from: &Bound<DecoratedKey>,
-        partitioner: Partitioner,
         blocks: impl Fn(&'a SsTable) -> Blocks<'a>,
     ) -> Result<Vec<Self>, ReadError> {
         let (mut levels, mut chains) = (Vec::new(), Vec::new());
@@ -74,13 +69,13 @@ impl<'a> RowStream<'a> {
         }
         let open = |mut rest: VecDeque<&'a SsTable>| {
             let first = rest.pop_front()?;
-            let stream = Self::sstable(blocks(first), from.clone(), partitioner);
+            let stream = Self::sstable(blocks(first), from.clone());
             Some(stream.and_then(|mut stream| {
                 if let Self::SsTable { rest: slot, .. } = &mut stream {
                     *slot = rest;
                 }
                 if stream.key().is_none() {
-                    stream.advance(None, partitioner)?;
+                    stream.advance(None)?;
                 }
                 Ok(stream)
             }))
@@ -104,12 +99,8 @@ impl<'a> RowStream<'a> {
         }
     }
 
-    /// Goes on to the next row, or to the first behind it that is not before a key.
-    fn advance(
-        &mut self,
-        to: Option<&DecoratedKey>,
-        partitioner: Partitioner,
-    ) -> Result<(), ReadError> {
+    /// Moves on to the next row, or to the first one after it that is not before a key.
+    fn advance(&mut self, to: Option<&DecoratedKey>) -> Result<(), ReadError> {
         match (self, to) {
             (Self::Memtable(walk), None) => walk.advance(),
             (Self::Memtable(walk), Some(key)) => walk.skip_to(key),
@@ -120,7 +111,7 @@ impl<'a> RowStream<'a> {
                     if let Some(key) = to {
                         walk.skip_to(key, blocks)?;
                     }
-                    has_moved = next_key(walk, blocks, partitioner, head)?;
+                    has_moved = next_key(walk, blocks, head)?;
                 }
                 while !has_moved && let Some(next) = rest.pop_front() {
                     if ends_before(next, from) {
@@ -128,7 +119,7 @@ impl<'a> RowStream<'a> {
                     }
                     *blocks = blocks.of(next);
                     *walk = next.rows_from(from.cloned());
-                    has_moved = next_key(walk, blocks, partitioner, head)?;
+                    has_moved = next_key(walk, blocks, head)?;
                 }
                 if !has_moved {
                     *head = None;
@@ -148,7 +139,7 @@ fn ends_before(table: &SsTable, from: Bound<&DecoratedKey>) -> bool {
     }
 }
 
-/// Whether all rows of an SSTable are surely behind those of another of the same level.
+/// Whether all rows of an SSTable are surely after those of another of the same level.
 fn is_behind(table: &SsTable, other: &SsTable) -> bool {
     let keys = (other.last_key(), table.first_key());
     table.level() == other.level() && matches!(keys, (Some(last), Some(first)) if last < first)
@@ -159,14 +150,13 @@ fn is_behind(table: &SsTable, other: &SsTable) -> bool {
 fn next_key(
     walk: &mut RowWalk,
     blocks: &Blocks<'_>,
-    partitioner: Partitioner,
     head: &mut Option<DecoratedKey>,
 ) -> Result<bool, ReadError> {
     let Some(entry) = walk.advance(blocks)? else { return Ok(false) };
-    let key = entry.decorated_key(partitioner);
+    let key = entry.decorated_key(blocks.table().partitioner);
     let reason = match (key, &mut *head) {
         (Err(_), _) => "a row key cannot be read",
-        // Merged, the rows behind it would be out of order as well.
+        // Merged, the rows after it would be out of order as well.
         (Ok(key), Some(before)) if key <= *before => {
             "the rows are not in the order of their tokens"
         }
@@ -185,32 +175,36 @@ fn next_key(
 /// Rows from several streams, each row once.
 #[derive(Debug)]
 pub struct MergedRows<'a> {
-    partitioner: Partitioner,
     streams: Vec<RowStream<'a>>,
-    /// The streams that stand at the row that was handed out last.
+    /// The streams at the row that was returned last.
     current: Vec<usize>,
 }
 
 impl<'a> MergedRows<'a> {
     /// Merges these streams.
-    pub fn new(partitioner: Partitioner, streams: Vec<RowStream<'a>>) -> Self {
+    pub fn new(streams: Vec<RowStream<'a>>) -> Self {
         let current = Vec::with_capacity(streams.len());
-        Self { partitioner, streams, current }
+        Self { streams, current }
     }
 
     /// Merges whole SSTables, past the caches.
-    pub fn of_whole(tables: &'a [SsTable], partitioner: Partitioner) -> Result<Self, ReadError> {
-        let streams = tables.iter().map(|table| {
-            RowStream::sstable(Blocks::new(table, Access::Bypass), Bound::Unbounded, partitioner)
-        });
-        Ok(Self::new(partitioner, streams.collect::<Result<_, _>>()?))
+    pub fn of_whole(tables: &'a [SsTable]) -> Result<Self, ReadError> {
+        let whole =
+            |table| RowStream::sstable(Blocks::new(table, Access::Bypass), Bound::Unbounded);
+        Ok(Self::new(tables.iter().map(whole).collect::<Result<_, _>>()?))
     }
 
-    /// The next row, with everything that has a part of it; `None` at the end. After an error the
-    /// merge cannot be used any more.
+    /// The next row, with all its sources; `None` at the end. After an error the merge cannot be
+    /// used any more.
     pub fn advance(&mut self) -> Result<Option<(&DecoratedKey, RowSources<'_>)>, ReadError> {
+        self.step()?;
+        Ok(self.row())
+    }
+
+    /// Moves on to the next row.
+    fn step(&mut self) -> Result<(), ReadError> {
         for at in self.current.drain(..) {
-            self.streams[at].advance(None, self.partitioner)?;
+            self.streams[at].advance(None)?;
         }
         let mut least: Option<&DecoratedKey> = None;
         for (at, stream) in self.streams.iter().enumerate() {
@@ -225,25 +219,91 @@ impl<'a> MergedRows<'a> {
                 Ordering::Greater => {}
             }
         }
-        let Some(key) = least else { return Ok(None) };
-        let sources = self.current.iter().filter_map(|at| self.streams[*at].source());
-        Ok(Some((key, sources.collect())))
+        Ok(())
     }
 
-    /// Everything that has a part of a row, which is behind those that were asked for before: none
-    /// if there is no such row. Rows in between are passed over, and blocks that hold only these
-    /// are not read. After an error the merge cannot be used any more.
+    fn key(&self) -> Option<&DecoratedKey> {
+        self.streams[*self.current.first()?].key()
+    }
+
+    fn row(&self) -> Option<(&DecoratedKey, RowSources<'_>)> {
+        Some((self.key()?, self.sources()))
+    }
+
+    fn sources(&self) -> RowSources<'_> {
+        self.current.iter().filter_map(|at| self.streams[*at].source()).collect()
+    }
+
+    /// All sources of a row, which comes after the earlier ones: none if there is no such row. Rows
+    /// in between are passed over, and blocks that hold only these are not read. After an error the
+    /// merge cannot be used any more.
     pub fn find(&mut self, key: &DecoratedKey) -> Result<RowSources<'_>, ReadError> {
         self.current.clear();
         for (at, stream) in self.streams.iter_mut().enumerate() {
             if stream.key().is_some_and(|head| head < key) {
-                stream.advance(Some(key), self.partitioner)?;
+                stream.advance(Some(key))?;
             }
             if stream.key() == Some(key) {
                 self.current.push(at);
             }
         }
-        let sources = self.current.iter().filter_map(|at| self.streams[*at].source());
-        Ok(sources.collect())
+        Ok(self.sources())
     }
+}
+
+/// The rows of a range.
+#[derive(Debug)]
+pub struct RangeRows<'a> {
+    rows: MergedRows<'a>,
+    range: &'a RowRange,
+    /// Whether the start was passed.
+    has_begun: bool,
+}
+
+impl<'a> RangeRows<'a> {
+    /// Merges streams that begin at or after [`first_key`] of the range.
+    pub fn new(streams: Vec<RowStream<'a>>, range: &'a RowRange) -> Self {
+        Self { rows: MergedRows::new(streams), range, has_begun: false }
+    }
+
+    /// The next row of the range, as [`MergedRows::advance`].
+    pub fn advance(&mut self) -> Result<Option<(&DecoratedKey, RowSources<'_>)>, ReadError> {
+        loop {
+            self.rows.step()?;
+            let Some(key) = self.rows.key() else { return Ok(None) };
+            if is_past(self.range, key.token()) {
+                return Ok(None);
+            }
+            // The first key of an excluded token may have neighbours of the same token.
+            self.has_begun = self.has_begun || self.range.contains(key.token());
+            if self.has_begun {
+                return Ok(self.rows.row());
+            }
+        }
+    }
+
+    /// A row as [`MergedRows::find`] finds it.
+    pub fn find(&mut self, key: &DecoratedKey) -> Result<RowSources<'_>, ReadError> {
+        self.rows.find(key)
+    }
+}
+
+/// The place of the first row that a range may have.
+pub fn first_key(range: &RowRange) -> Bound<DecoratedKey> {
+    match &range.start {
+        Bound::Unbounded => Bound::Unbounded,
+        Bound::Included(token) | Bound::Excluded(token) => {
+            Bound::Included(DecoratedKey::least_of(token.clone()))
+        }
+    }
+}
+
+/// Whether a token comes after the end of a range.
+pub fn is_past(range: &RowRange, token: &Token) -> bool {
+    !(Bound::Unbounded, range.end.as_ref()).contains(token)
+}
+
+/// Whether all rows of an SSTable come after the end of a range.
+pub fn begins_past(table: &SsTable, range: &RowRange) -> bool {
+    table.first_key().is_none_or(|first| is_past(range, first.token()))
 }

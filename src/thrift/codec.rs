@@ -1,15 +1,15 @@
 //! Decoding of the binary protocol from bytes at hand, without copies.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use super::dump::Dump;
 use super::scan::{Scanner, Step};
 use super::schema::{Kind, wire_type};
-use super::text::decode_lossy;
 use crate::base::budget::{Budget, Charge};
 use crate::config::settings::Release;
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::Arc;
 
 /// Thrift `binary`: borrowed from the request.
 pub type Binary<'a> = &'a [u8];
@@ -23,11 +23,11 @@ pub type List<T> = Vec<T>;
 /// Memory that the values of a message may take before it is taken from the budget.
 const UNCHARGED_BYTES: usize = 16 << 10;
 
-/// What is made of an element of a list, a key, a name or a cell and their copies, takes about
-/// twice as much as the element itself. All of it is charged when the list is decoded.
+/// Memory of an element of a list and of the key, name or cell made of it, in multiples of the
+/// element. All of it is charged when the list is decoded.
 const ELEMENT_FACTOR: usize = 3;
 
-/// What is taken from the budget at a time, since other threads take from it as well.
+/// Bytes taken from the budget at a time, since other threads take from it as well.
 const CHARGE_STEP_BYTES: usize = 64 << 10;
 
 /// Maps of up to this size look for repeated keys by comparing all pairs.
@@ -75,9 +75,9 @@ pub enum Malformed {
     /// A list or map whose elements are not of the type that the field needs.
     #[error("elements of wire type {found} where {expected} is due")]
     ElementType {
-        /// What the IDL says.
+        /// The type in the IDL.
         expected: u8,
-        /// What was sent.
+        /// The type that was sent.
         found: u8,
     },
     /// More nesting than `MAX_DEPTH`.
@@ -106,7 +106,7 @@ pub trait WireType {
     /// Numbers and bools: their absence is detected, and reported, in another way than that of
     /// objects.
     const NUMERIC: bool = false;
-    /// How the absence of a required field prints.
+    /// The text of an absent required field.
     const ABSENT: &'static str = "null";
 
     /// Whether clients of a generation may leave out a required field that has a default value.
@@ -136,11 +136,11 @@ pub struct Reader<'a> {
     rest: &'a [u8],
     total: usize,
     version: Release,
-    /// What the memory of the values is taken from.
+    /// Budget for the memory of the values.
     budget: Option<&'a Arc<Budget>>,
     /// Bytes of memory that the values take.
     held: usize,
-    /// What was taken for them, unless they are small.
+    /// Memory taken from the budget, unless the values are small.
     charge: Option<Charge>,
 }
 
@@ -151,20 +151,20 @@ impl<'a> Reader<'a> {
         Self { rest: bytes, total, version, budget: None, held: 0, charge: None }
     }
 
-    /// The same for what a client of a generation has sent.
+    /// Sets the generation of the client.
     #[must_use]
     pub fn of(self, version: Release) -> Self {
         Self { version, ..self }
     }
 
-    /// The same with a budget for the memory that the values take.
+    /// Sets a budget for the memory of the values.
     #[must_use]
     pub fn within(self, budget: &'a Arc<Budget>) -> Self {
         Self { budget: Some(budget), ..self }
     }
 
-    /// What the values have taken of the budget: to be held as long as they are. The bytes that
-    /// were read count as well, since they are copied.
+    /// The memory taken from the budget, to be held as long as the values. The bytes that were read
+    /// count as well, since they are copied.
     pub fn into_charge(mut self) -> Result<Option<Charge>, DecodeError> {
         self.hold(self.position())?;
         Ok(self.charge)
@@ -375,7 +375,7 @@ impl<T: WireType> WireType for Box<T> {
     const KIND: Kind = T::KIND;
 }
 
-/// What is seldom there takes little room where it is not.
+/// Boxes keep structs small whose field is rarely set.
 impl<'a, T: Decode<'a>> Decode<'a> for Box<T> {
     fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         reader.hold(size_of::<T>())?;
@@ -399,71 +399,39 @@ impl<T: WireType> WireType for Set<T> {
 /// Thrift `map`: entries in the order in which they were sent, without repeated keys. Of entries
 /// with the same key the last one stays, as in the original.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Map<K, V>(Vec<(K, V)>);
+pub struct Map<K, V>(pub Vec<(K, V)>);
 
-impl<K, V> Map<K, V> {
-    /// The entries.
-    pub fn iter(&self) -> std::slice::Iter<'_, (K, V)> {
-        self.0.iter()
-    }
+impl<K, V> Deref for Map<K, V> {
+    type Target = [(K, V)];
 
-    /// Number of entries.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    fn deref(&self) -> &[(K, V)] {
+        &self.0
     }
 }
 
 impl<V> Map<Text<'_>, V> {
-    /// The value of a key. Looks at every entry: meant for small maps such as credentials.
+    /// The value of a key in a small map.
     pub fn get(&self, key: &str) -> Option<&V> {
         self.0.iter().find(|(k, _)| k == key).map(|(_, value)| value)
     }
 
     fn drop_repeated(&mut self) {
         let entries = &self.0;
-        let overwritten: Vec<bool> = if entries.len() <= PAIRWISE_KEYS {
-            let repeated = |(i, (key, _)): (usize, &(Text<'_>, V))| {
+        let mut is_repeated: SmallVec<[bool; PAIRWISE_KEYS]> = SmallVec::new();
+        if entries.len() <= PAIRWISE_KEYS {
+            let repeats = |(i, (key, _)): (usize, &(Text<'_>, V))| {
                 entries.iter().skip(i + 1).any(|(later, _)| later == key)
             };
-            if !entries.iter().enumerate().any(repeated) {
-                return;
-            }
-            entries.iter().enumerate().map(repeated).collect()
+            is_repeated.extend(entries.iter().enumerate().map(repeats));
         } else {
-            let last: HashMap<&str, usize> =
-                entries.iter().enumerate().map(|(i, (key, _))| (key.as_ref(), i)).collect();
-            if last.len() == entries.len() {
-                return;
-            }
-            let is_last =
-                |(i, (key, _)): (usize, &(Text<'_>, V))| last.get(key.as_ref()) != Some(&i);
-            entries.iter().enumerate().map(is_last).collect()
-        };
-        let mut overwritten = overwritten.into_iter();
-        self.0.retain(|_| overwritten.next() == Some(false));
-    }
-}
-
-impl<K, V> IntoIterator for Map<K, V> {
-    type Item = (K, V);
-    type IntoIter = std::vec::IntoIter<(K, V)>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
-    }
-}
-
-impl<'m, K, V> IntoIterator for &'m Map<K, V> {
-    type Item = &'m (K, V);
-    type IntoIter = std::slice::Iter<'m, (K, V)>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
+            let keys = entries.iter().map(|(key, _)| key.as_ref());
+            let last: HashMap<&str, usize> = keys.clone().zip(0..).collect();
+            is_repeated.extend(keys.zip(0..).map(|(key, i)| last.get(key) != Some(&i)));
+        }
+        if is_repeated.contains(&true) {
+            let mut is_repeated = is_repeated.into_iter();
+            self.0.retain(|_| is_repeated.next() == Some(false));
+        }
     }
 }
 
@@ -498,5 +466,71 @@ impl<'a, V: Decode<'a>> Decode<'a> for Map<Text<'a>, V> {
             value.dump(dump);
         }
         dump.text("}");
+    }
+}
+
+const REPLACEMENT: &str = "\u{FFFD}";
+
+/// Decodes text; each maximal malformed sequence becomes one U+FFFD.
+///
+/// An encoded surrogate (`ED A0 80` to `ED BF BF`, also cut short after two bytes) is one such
+/// sequence. The standard library replaces each of its bytes, and row keys would then differ from
+/// those that the original stored.
+pub(super) fn decode_lossy(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => Cow::Owned(replace_malformed(bytes)),
+    }
+}
+
+fn replace_malformed(mut bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() + REPLACEMENT.len());
+    loop {
+        let error = match std::str::from_utf8(bytes) {
+            Ok(valid) => {
+                text.push_str(valid);
+                return text;
+            }
+            Err(error) => error,
+        };
+        let (valid, rest) = bytes.split_at(error.valid_up_to());
+        text.push_str(std::str::from_utf8(valid).expect("checked up to here just before"));
+        text.push_str(REPLACEMENT);
+        let bad = match rest {
+            [0xED, 0xA0..=0xBF, 0x80..=0xBF, ..] => 3,
+            [0xED, 0xA0..=0xBF, ..] => 2,
+            _ => error.error_len().unwrap_or(rest.len()),
+        };
+        bytes = rest.get(bad..).unwrap_or_default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_malformed_sequence_is_replaced_once() {
+        let cases: [(&[u8], &str); 11] = [
+            (b"plain", "plain"),
+            ("Żółw \u{10348}".as_bytes(), "Żółw \u{10348}"),
+            (b"\xFF\xFEk", "\u{FFFD}\u{FFFD}k"),
+            (b"a\xED\xA0\x80b", "a\u{FFFD}b"),
+            (b"\xED\xA0\x80\xED\xB0\x80", "\u{FFFD}\u{FFFD}"),
+            (b"\xED\xA0", "\u{FFFD}"),
+            (b"\xED\xA0x", "\u{FFFD}x"),
+            (b"\xE2\x82", "\u{FFFD}"),
+            (b"\xE0\x80\x80", "\u{FFFD}\u{FFFD}\u{FFFD}"),
+            (b"\xF0\x90\x8Dz", "\u{FFFD}z"),
+            (b"\xC0\xAF", "\u{FFFD}\u{FFFD}"),
+        ];
+        for (bytes, text) in cases {
+            assert_eq!(decode_lossy(bytes), text, "{bytes:02X?}");
+        }
+    }
+
+    #[test]
+    fn valid_text_is_borrowed() {
+        assert!(matches!(decode_lossy(b"Keyspace1"), Cow::Borrowed(_)));
     }
 }

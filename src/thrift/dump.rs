@@ -45,7 +45,7 @@ impl Dump {
         self.text(")");
     }
 
-    /// Prints text as it is, as far as it fits.
+    /// Prints text as it is, up to the limit.
     pub fn text(&mut self, text: &str) {
         let room = MAX_DUMP_BYTES.saturating_sub(self.text.len());
         let mut end = text.len().min(room);

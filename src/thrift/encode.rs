@@ -1,7 +1,6 @@
 //! Encoding of the binary protocol straight into the output buffer.
 
 use std::borrow::Cow;
-use std::marker::PhantomData;
 
 use super::codec::{Map, Set, WireType};
 
@@ -14,24 +13,19 @@ pub trait Encode<T: WireType> {
     fn encode(self, out: &mut Vec<u8>);
 }
 
-/// Writes what an iterator yields as a list, a set or (pairs) a map.
+/// Writes the items of an iterator as a list, a set or (pairs) a map.
 #[derive(Debug, Clone)]
 pub struct Each<I>(pub I);
 
-/// A struct given by the values of its fields, each of which may be anything that can be written
-/// there. The `fields` function of each struct makes one.
-#[derive(Debug, Clone)]
-pub struct Fields<T, F> {
-    /// The values, in the order of the declaration.
-    pub values: F,
-    /// Which struct.
-    pub of: PhantomData<fn() -> T>,
+/// Writes type and number of a field.
+pub fn put_head(field_type: u8, id: i16, out: &mut Vec<u8>) {
+    let [high, low] = id.to_be_bytes();
+    out.extend_from_slice(&[field_type, high, low]);
 }
 
 /// Writes type and number of a field, and its value.
 pub fn encode_field<T: WireType>(id: i16, value: impl Encode<T>, out: &mut Vec<u8>) {
-    let [high, low] = id.to_be_bytes();
-    out.extend_from_slice(&[T::TYPE, high, low]);
+    put_head(T::TYPE, id, out);
     value.encode(out);
 }
 
@@ -60,8 +54,8 @@ encode_number!(bool, |value| [u8::from(value)]);
 encode_number!(i32, |value| value.to_be_bytes());
 encode_number!(i64, |value| value.to_be_bytes());
 
-/// A length of the wire. Values beyond what it can say would need a reply of 2 GB, which is
-/// refused as a whole when it is finished, so the number that stands here then is never sent.
+/// Writes a length. A larger value than it can say would need a reply of 2 GB, which is refused as
+/// a whole when it is finished.
 fn encode_length(length: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&i32::try_from(length).unwrap_or(i32::MAX).to_be_bytes());
 }
@@ -92,7 +86,7 @@ impl Encode<Cow<'_, str>> for &Cow<'_, str> {
     }
 }
 
-/// Text that is at hand as UTF-8 bytes, such as a row key, goes out as it is.
+/// Writes text that is UTF-8 bytes already, such as a row key.
 impl Encode<Cow<'_, str>> for &[u8] {
     fn encode(self, out: &mut Vec<u8>) {
         encode_bytes(self, out);
@@ -100,7 +94,7 @@ impl Encode<Cow<'_, str>> for &[u8] {
 }
 
 /// Writes the types of the elements, leaves room for the count, and puts it in afterwards.
-fn encode_counted<I: IntoIterator>(
+pub(super) fn encode_counted<I: IntoIterator>(
     types: &[u8],
     items: I,
     out: &mut Vec<u8>,

@@ -27,9 +27,9 @@ pub const STRUCTS: &[Struct] = &[
 ];
 
 thrift_enum! {
-    /// How many replicas must take part before a call is answered.
+    /// Number of replicas that must take part before a call is answered.
     pub enum ConsistencyLevel {
-        /// Nobody waits; writes only.
+        /// No waiting; writes only.
         Zero = "ZERO" 0,
         /// One replica.
         One = "ONE" 1,
@@ -122,7 +122,7 @@ impl<'a> From<SuperColumn<'a>> for ColumnOrSuperColumn<'a> {
 }
 
 thrift_struct! {
-    /// What holds a group of columns: a row of a column family, or a super column in it.
+    /// Parent of a group of columns: a row of a column family, or a super column in it.
     pub struct ColumnParent<'a> {
         /// By name.
         3: required column_family: Text<'a>,
@@ -152,7 +152,7 @@ thrift_struct! {
         2: required finish: Binary<'a>,
         /// From great to small.
         3: required reversed: bool = false,
-        /// At most so many.
+        /// Most columns.
         4: required count: i32 = 100,
     }
 }
@@ -160,9 +160,9 @@ thrift_struct! {
 thrift_struct! {
     /// Which columns: by name or by range. One of the two is set.
     pub struct SlicePredicate<'a> {
-        /// These.
+        /// Names of columns.
         1: optional column_names: List<Binary<'a>>,
-        /// Those between two names.
+        /// Columns between two names.
         2: optional slice_range: SliceRange<'a>,
     }
 }
@@ -178,7 +178,7 @@ thrift_struct! {
         3: optional start_token: Text<'a>,
         /// The token with which it ends.
         4: optional end_token: Text<'a>,
-        /// At most so many rows.
+        /// Most rows.
         5: required count: i32 = 100,
     }
 }
@@ -188,7 +188,7 @@ thrift_struct! {
     pub struct KeySlice<'a> {
         /// Row key.
         1: required key: Text<'a>,
-        /// What the predicate selects of it; may be empty.
+        /// The selected columns; may be empty.
         2: required columns: List<ColumnOrSuperColumn<'a>>,
     }
 }
@@ -216,7 +216,7 @@ thrift_struct! {
 }
 
 thrift_struct! {
-    /// A part of the ring and who is responsible for it.
+    /// A part of the ring and its replicas.
     pub struct TokenRange<'a> {
         /// Exclusive.
         1: required start_token: Text<'a>,
@@ -228,7 +228,7 @@ thrift_struct! {
 }
 
 thrift_struct! {
-    /// What a login shows.
+    /// Credentials of a login.
     pub struct AuthenticationRequest<'a> {
         /// Whatever the authenticator asks for: `username`, `password`.
         1: required credentials: Map<Text<'a>, Text<'a>>,
@@ -267,7 +267,7 @@ thrift_service! {
         }) -> List<ColumnOrSuperColumn<'static>>,
             throws (1: InvalidRequest, 2: Unavailable, 3: TimedOut);
 
-        /// The same column of several rows. An absent one is an empty `ColumnOrSuperColumn`.
+        /// One column of several rows. An absent one is an empty `ColumnOrSuperColumn`.
         [V04 V06] multiget(MultigetArgs<'a> {
             1: required keyspace: Text<'a>,
             2: required keys: List<Text<'a>>,
@@ -276,7 +276,7 @@ thrift_service! {
         }) -> Map<Text<'static>, ColumnOrSuperColumn<'static>>,
             throws (1: InvalidRequest, 2: Unavailable, 3: TimedOut);
 
-        /// The same columns of several rows.
+        /// Columns of several rows.
         [V04 V06] multiget_slice(MultigetSliceArgs<'a> {
             1: required keyspace: Text<'a>,
             2: required keys: List<Text<'a>>,
@@ -390,7 +390,7 @@ thrift_service! {
             1: required keyspace: Text<'a>,
         }) -> Map<Text<'static>, Map<Text<'static>, Text<'static>>>, throws (1: NotFound);
 
-        /// Tokens that cut a range into parts of about so many keys.
+        /// Tokens that cut a range into parts of about this many keys.
         [V06 V06] describe_splits(DescribeSplitsArgs<'a> {
             1: required start_token: Text<'a>,
             2: required end_token: Text<'a>,

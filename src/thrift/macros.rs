@@ -101,52 +101,15 @@ macro_rules! thrift_exception {
     };
 }
 
-/// Declares a struct: `pub struct Name<'a> { 1: required field: Type, … }`.
+/// Declares a struct with its decoder, table and encoder: `pub struct Name<'a> { 1: required field:
+/// Type, … }`. Arguments of methods have another name in the IDL: `pub struct Name<'a> as
+/// ("name")`.
 macro_rules! thrift_struct {
-    ($(#[$meta:meta])* pub struct $name:ident<$life:lifetime> {
-        $($(#[$field_meta:meta])*
-        $id:literal: $requiredness:ident $field:ident: $type:ty $(= $default:expr)?,)*
-    }) => {
-        $crate::thrift::macros::decoded_struct! {
-            $(#[$meta])* pub struct $name<$life> as (stringify!($name)) {
-                $($(#[$field_meta])* $id: $requiredness $field: $type $(= $default)?,)*
-            }
-        }
-
-        impl $name<'_> {
-            /// The struct made of anything that can be written as its fields: slices, iterators.
-            #[allow(non_camel_case_types, reason = "a type for each field, named after it")]
-            #[allow(clippy::too_many_arguments, reason = "one per field of the IDL")]
-            pub fn fields<$($field),*>(
-                $($field: $crate::thrift::macros::presence!($requiredness $field)),*
-            ) -> $crate::thrift::encode::Fields<
-                $name<'static>,
-                ($($crate::thrift::macros::presence!($requiredness $field),)*),
-            > {
-                let of = std::marker::PhantomData;
-                $crate::thrift::encode::Fields { values: ($($field,)*), of }
-            }
-        }
-
-        #[allow(non_camel_case_types, reason = "a type for each field, named after it")]
-        impl<$life, $($field: $crate::thrift::encode::Encode<$type>),*>
-            $crate::thrift::encode::Encode<$name<$life>>
-            for $crate::thrift::encode::Fields<
-                $name<'static>,
-                ($($crate::thrift::macros::presence!($requiredness $field),)*),
-            >
-        {
-            fn encode(self, out: &mut Vec<u8>) {
-                let ($($field,)*) = self.values;
-                $($crate::thrift::macros::encode_value!($requiredness $id, $field, $type, out);)*
-                out.push($crate::thrift::schema::wire_type::STOP);
-            }
+    ($(#[$meta:meta])* pub struct $name:ident<$life:lifetime> { $($fields:tt)* }) => {
+        $crate::thrift::macros::thrift_struct! {
+            $(#[$meta])* pub struct $name<$life> as (stringify!($name)) { $($fields)* }
         }
     };
-}
-
-/// What structs and arguments share: the type, its decoder, its table and its plain encoder.
-macro_rules! decoded_struct {
     ($(#[$meta:meta])* pub struct $name:ident<$life:lifetime> as ($idl:expr) {}) => {
         $(#[$meta])*
         #[derive(Debug, Clone, PartialEq, Eq)]
@@ -284,7 +247,7 @@ macro_rules! thrift_service {
             $($id:literal: $requiredness:ident $field:ident: $type:ty $(= $default:expr)?,)*
         }) -> $result:ty $(, throws ($($throw_id:literal: $exception:ident),*))?;)*
     }) => {
-        $($crate::thrift::macros::decoded_struct! {
+        $($crate::thrift::macros::thrift_struct! {
             #[doc = concat!("Arguments of `", stringify!($method), "`.")]
             pub struct $args<$life> as (concat!(stringify!($method), "_args")) {
                 $(#[doc = concat!("Field ", stringify!($id), " of the arguments.")]
@@ -395,7 +358,7 @@ macro_rules! default_text {
     };
 }
 
-/// What a field is before the wire says anything: objects have their default, numbers must come,
+/// The value of a field before anything is read: objects have their default, numbers must be sent,
 /// unless the IDL has no word about it.
 macro_rules! initial {
     ($requiredness:ident $reader:ident $type:ty) => {
@@ -409,7 +372,7 @@ macro_rules! initial {
     };
 }
 
-/// What an absent field prints as: numbers as their default, objects as nothing.
+/// The text of an absent field: numbers print their default, objects nothing.
 macro_rules! printed {
     ($type:ty) => {
         None::<$type>
@@ -449,6 +412,6 @@ macro_rules! encode_value {
 }
 
 pub(crate) use {
-    decoded_struct, default_text, dump_value, encode_value, initial, is_due, presence, present,
-    printed, requiredness, thrift_enum, thrift_exception, thrift_service, thrift_struct,
+    default_text, dump_value, encode_value, initial, is_due, presence, present, printed,
+    requiredness, thrift_enum, thrift_exception, thrift_service, thrift_struct,
 };

@@ -1,23 +1,21 @@
-//! The Thrift border: binary protocol, framed and unframed connections, the types of the IDL and
-//! the methods, which are translated to the model and the service. All knowledge of Thrift ends
-//! here.
+//! The Thrift border: binary protocol, framed and unframed connections, the types and methods of
+//! the interface definition, and their translation to the model and the service. No other layer
+//! knows Thrift.
 //!
 //! ```text
 //!   calls         the methods: checks of arguments, calls of the service, answers
 //!   protocol      messages of a connection: decode -> Cassandra -> reply
-//!     foreign     clients of other protocols
-//!     message     the four forms in which a message may begin
+//!     message     the first bytes of a connection and of a message; clients of other protocols
 //!     reply       results, exceptions and errors of the protocol
-//!   idl           types and methods, line by line as the interface definition has them
-//!     macros, schema    what they expand to
-//!     codec, encode, scan, text, dump    the binary protocol itself
+//!   idl           types and methods, in the order of the interface definition
+//!     macros, schema    their expansion
+//!     codec, encode, scan, dump    the binary protocol itself
 //! ```
 
 mod calls;
 pub mod codec;
 pub mod dump;
 pub mod encode;
-mod foreign;
 pub mod idl;
 mod macros;
 mod message;
@@ -27,11 +25,10 @@ mod scan;
 pub mod schema;
 #[cfg(test)]
 mod tests;
-mod text;
 
 pub use calls::Calls;
 pub use codec::{Binary, List, Map, Set, Text};
-pub use encode::{Each, Encode, Fields};
+pub use encode::{Each, Encode};
 pub use idl::{Cassandra, METHODS};
 pub use protocol::{Clients, Thrift};
 pub use reply::Method;

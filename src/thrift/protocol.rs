@@ -1,9 +1,8 @@
 //! Thrift as a protocol of the server: finds the messages of a connection and has them answered.
 
 use super::codec::{DecodeError, Malformed, Reader};
-use super::foreign::Guess;
 use super::idl::{Arguments, Cassandra, dispatch, method_named};
-use super::message::{Form, Header};
+use super::message::{Form, Guess, Header};
 use super::reply::{Head, Method, Reason, Reply, Reporter};
 use super::scan::{Scanner, Step};
 use crate::base::budget::Charge;
@@ -22,7 +21,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes of the length of a frame.
 const FRAME_HEAD: usize = size_of::<i32>();
 
-/// What the clients of a port are like.
+/// Generation of the clients of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clients {
     /// Whose methods and exceptions they know.
@@ -47,18 +46,18 @@ impl<S> Thrift<S> {
     }
 }
 
-/// How far the bytes of a connection have been understood.
+/// Parse state of a connection.
 #[derive(Debug)]
 pub struct Framing {
     peer: SocketAddr,
     form: Option<Form>,
     /// Bytes of the frame under way that follow. All of them have come.
     frame_left: usize,
-    /// How far the arguments of an unfinished unframed request have been passed over.
+    /// Scanner of the arguments of an unfinished unframed request.
     scanner: Option<Scanner>,
     /// A request that was refused, and has not ended yet.
     refused: Option<Refused>,
-    /// Whether the operator was told of calls that are later than the generation of the port.
+    /// Whether a call later than the generation of the port was logged.
     has_told_of_later: bool,
 }
 
@@ -67,12 +66,12 @@ pub struct Framing {
 struct Refused {
     /// This many bytes, whatever they are.
     bytes: usize,
-    /// Then arguments, as far as they have come.
+    /// Then arguments, scanned up to the bytes at hand.
     arguments: Option<Scanner>,
 }
 
 impl Refused {
-    /// How many of these bytes belong to it, and whether it ends with them.
+    /// The number of these bytes that belong to it, and whether it ends with them.
     fn pass_over(&mut self, bytes: &[u8]) -> Result<(usize, bool), Malformed> {
         let first = bytes.len().min(self.bytes);
         self.bytes -= first;
@@ -140,7 +139,7 @@ impl<S: Cassandra> Protocol for Thrift<S> {
             Err(DecodeError::Incomplete) => Ok(Decoded::Incomplete),
             Err(DecodeError::OverBudget(needed)) => Ok(Decoded::NoMemory(needed)),
             Err(DecodeError::Missing(why)) => {
-                // What follows is what the client has sent, which is not for the log.
+                // The rest is what the client has sent, which is not for the log.
                 let (what, _) = why.split_once(" Struct: ").unwrap_or((&why, ""));
                 let own = self.clients.version;
                 Err(Close::malformed(format!("as clients of {own} expect: {what}")))
@@ -288,7 +287,7 @@ impl<S: Cassandra> Thrift<S> {
         Ok(Whole { request: Request { head, call }, length: header.length + length, only_reads })
     }
 
-    /// The method that is called, and what its answer repeats.
+    /// The method that is called, and the fields of the request that its answer repeats.
     fn head<'a>(
         &self,
         framing: &mut Framing,
@@ -298,27 +297,19 @@ impl<S: Cassandra> Thrift<S> {
         let own = self.clients.version;
         let head = Head { name: header.name, seqid: header.seqid, framed, version: own };
         let Some(method) = method_named(header.name) else { return (None, head) };
-        // A client that makes a call that came later is of that generation.
+        // A client that makes a later call is of a later generation, so its other calls may be
+        // taken for those of this one.
         let (since, _) = method.versions;
         if since > own && !framing.has_told_of_later {
             framing.has_told_of_later = true;
-            self.report_later_call(framing.peer, method);
+            let (peer, name) = (framing.peer, method.name);
+            let line = format_args!(
+                "{peer} calls {name}, which came with {since}, where other calls are answered as \
+                 by {own}: see ThriftApiVersion and ThriftListeners"
+            );
+            self.reporter.warn(Reason::LaterCall, line);
         }
         (Some(method), Head { version: own.max(since), ..head })
-    }
-
-    /// Tells the operator of a call that clients of this port cannot know: its client is of a later
-    /// generation, and its other calls are taken for those of this one.
-    fn report_later_call(&self, peer: SocketAddr, method: &Method) {
-        let (own, (since, _)) = (self.clients.version, method.versions);
-        self.reporter.warn(
-            Reason::LaterCall,
-            format_args!(
-                "{peer} calls {}, which came with {since}, where other calls are answered as by \
-                 {own}: see ThriftApiVersion and ThriftListeners",
-                method.name
-            ),
-        );
     }
 }
 
@@ -349,7 +340,7 @@ fn frame_length(bytes: &[u8], room: &Room) -> Result<usize, DecodeError> {
     let length = reader.length()?;
     check_length(length as u64, room)?;
     if reader.take(length).is_err() {
-        // What cannot become a message is not waited for.
+        // Do not wait for bytes that cannot become a message.
         Header::decode(bytes.get(FRAME_HEAD..).unwrap_or_default())?;
         return Err(DecodeError::Incomplete);
     }

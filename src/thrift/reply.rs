@@ -1,7 +1,7 @@
 //! How a call is answered: result, declared exception, or an error of the protocol.
 
-use super::codec::{DecodeError, Reader, Text, WireType};
-use super::encode::{Encode, encode_field};
+use super::codec::{DecodeError, Reader, Text, WireType, decode_lossy};
+use super::encode::{Encode, encode_field, put_head};
 use super::idl::{Arguments, Exception};
 use super::schema::{Kind, Struct, Throws, wire_type};
 use crate::base::limited_log::LimitedLog;
@@ -15,11 +15,11 @@ pub struct Method {
     pub name: &'static str,
     /// The first and the last generation that has it.
     pub versions: (Release, Release),
-    /// What it takes.
+    /// Its arguments.
     pub args: Struct,
-    /// What it answers, as field 0 of the result.
+    /// Its result, field 0 of the result struct.
     pub result: Kind,
-    /// What it may answer instead.
+    /// Its declared exceptions.
     pub throws: &'static [Throws],
     /// Reads its arguments.
     pub(super) decode: for<'a> fn(&mut Reader<'a>) -> Result<Arguments<'a>, DecodeError>,
@@ -40,7 +40,7 @@ pub(super) type Reporter = LimitedLog<Reason>;
 pub(super) enum Reason {
     /// A call that came after the generation of the port.
     LaterCall,
-    /// A call that failed for a reason that its client is not told.
+    /// A call that failed for an internal reason.
     Internal,
     /// A call that panicked.
     Panic,
@@ -57,7 +57,7 @@ const UNKNOWN_METHOD: i32 = 1;
 const INTERNAL_ERROR: i32 = 6;
 const PROTOCOL_ERROR: i32 = 7;
 
-/// The exception that tells a client of a failure, and its text; `None` for one of ours.
+/// The exception for a failure, and its text; `None` for an internal one.
 fn exception_of(failure: &ServiceError) -> Option<(Exception, Option<&str>)> {
     let exception = match failure {
         ServiceError::Invalid(_) | ServiceError::TooLarge(_) => Exception::InvalidRequest,
@@ -71,7 +71,7 @@ fn exception_of(failure: &ServiceError) -> Option<(Exception, Option<&str>)> {
     Some((exception, Some(failure.text())))
 }
 
-/// What an answer repeats of the request, and how it travels.
+/// Fields of a request that its answer repeats, and its transport.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head<'a> {
     /// Method as the client wrote it.
@@ -121,7 +121,7 @@ impl Head<'_> {
 
     /// Answers a call of a method that does not exist.
     pub(super) fn unknown_method(&self, out: &mut Vec<u8>) {
-        let name = super::text::decode_lossy(self.name);
+        let name = decode_lossy(self.name);
         self.application_exception(&format!("Invalid method name: '{name}'"), UNKNOWN_METHOD, out);
     }
 
@@ -130,9 +130,9 @@ impl Head<'_> {
         self.application_exception(why, PROTOCOL_ERROR, out);
     }
 
-    /// Answers a call that failed for a reason that the client is not told.
+    /// Answers a call that failed for an internal reason.
     pub(super) fn internal_error(&self, out: &mut Vec<u8>) {
-        let name = super::text::decode_lossy(self.name);
+        let name = decode_lossy(self.name);
         let message = format!("Internal error processing {name}");
         self.application_exception(&message, INTERNAL_ERROR, out);
     }
@@ -147,7 +147,7 @@ pub(super) struct Reply<'a> {
 }
 
 impl Reply<'_> {
-    /// Answers a call. The value may borrow from whatever is at hand.
+    /// Answers a call. The value may borrow.
     pub(super) fn write<R: WireType>(self, answer: Result<impl Encode<R>, ServiceError>) {
         match answer {
             Ok(value) => self.ok::<R>(value),
@@ -179,8 +179,7 @@ impl Reply<'_> {
             .and_then(|(exception, why)| Some((field_of(self.method, version, exception)?, why)));
         if let Some((id, why)) = declared {
             self.head.message(REPLY, self.out, |out| {
-                let [high, low] = id.to_be_bytes();
-                out.extend_from_slice(&[wire_type::STRUCT, high, low]);
+                put_head(wire_type::STRUCT, id, out);
                 if let Some(why) = why {
                     encode_field::<Text<'_>>(1, why, out);
                 }
@@ -199,8 +198,8 @@ impl Reply<'_> {
 
 /// Field of the result in which an exception travels to clients of a generation.
 ///
-/// 0.4 knew no timeout: its clients take a void result with a field that they do not know for
-/// success, so they are told `Unavailable`. Its `get_slice` had that one at another number.
+/// 0.4 knew no timeout: its clients take a void result with an unknown field for success, so they
+/// get `Unavailable`. Its `get_slice` had `Unavailable` at another number.
 fn field_of(method: &Method, version: Release, exception: Exception) -> Option<i16> {
     let exception = match (version, exception) {
         (Release::V04, Exception::TimedOut) => Exception::Unavailable,

@@ -9,7 +9,7 @@ use super::schema::wire_type;
 /// Deepest nesting of structs, lists, sets and maps. The IDL needs eight.
 pub(super) const MAX_DEPTH: usize = 64;
 
-/// How far a scan came.
+/// Progress of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// The value ends after this many bytes, counted from its start.
@@ -21,7 +21,7 @@ pub(super) enum Step {
 /// A value that is being passed over. Needs [`MAX_DEPTH`] small entries at most.
 #[derive(Debug)]
 pub(super) struct Scanner {
-    /// What is open, outermost first.
+    /// Open values, outermost first.
     open: Vec<Open>,
     /// Bytes from the start of the value up to the next unread item. May lie beyond the bytes at
     /// hand, in the middle of a long string.
@@ -60,8 +60,8 @@ impl Scanner {
         self.position
     }
 
-    /// Goes on as far as the bytes reach, where the value is not needed: says how many bytes have
-    /// been passed over, and whether the value ends with them. The next bytes to give follow them.
+    /// Advances over a value that is not needed. Returns the number of bytes that belong to it, and
+    /// whether it ends with them. The next call gets the bytes after these.
     pub(super) fn pass_over(&mut self, bytes: &[u8]) -> Result<(usize, bool), Malformed> {
         let step = self.advance(bytes)?;
         let passed = usize::try_from(self.position).unwrap_or(usize::MAX).min(bytes.len());
@@ -69,7 +69,8 @@ impl Scanner {
         Ok((passed, matches!(step, Step::Done(_))))
     }
 
-    /// Goes on as far as the bytes reach. `bytes` always begins at the start of the value.
+    /// Advances to the end of the bytes or of the value. `bytes` always begins at the start of the
+    /// value.
     pub(super) fn advance(&mut self, bytes: &[u8]) -> Result<Step, Malformed> {
         loop {
             let Some(top) = self.open.last_mut() else {
@@ -128,7 +129,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// Turns the value on top into what it consists of. False if its first bytes are not there yet.
+    /// Replaces the value on top by its parts. False if its first bytes are not there yet.
     fn begin(&mut self, value_type: u8, rest: &[u8]) -> Result<bool, Malformed> {
         let next = match value_type {
             wire_type::STRING => {

@@ -1,5 +1,4 @@
-//! What the macros know about the IDL, as data: the test that reads `cassandra.thrift` compares
-//! itself with these tables.
+//! The IDL as data, from the macros: a test compares these tables with `cassandra.thrift`.
 
 use super::idl::Exception;
 
@@ -58,14 +57,14 @@ pub enum Kind {
     Map(&'static Kind, &'static Kind),
 }
 
-/// What the IDL says about the presence of a field.
+/// Presence of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requiredness {
     /// Always written; its absence is an error of the sender.
     Required,
     /// Written if it is set.
     Optional,
-    /// No word in the IDL: always written, and nobody complains if it is absent.
+    /// No word in the IDL: always written, and its absence is no error.
     Default,
 }
 

@@ -7,7 +7,7 @@ use super::idl::*;
 use super::message::Header;
 use super::scan::{MAX_DEPTH, Scanner, Step};
 use super::schema::wire_type as t;
-use super::{Each, Encode};
+use super::{Each, Encode, List};
 use crate::base::budget::Budget;
 use crate::config::settings::Release;
 
@@ -269,7 +269,7 @@ fn of_entries_with_the_same_key_the_last_stays() {
         }
         let args = decode::<super::Map<super::Text<'_>, super::Text<'_>>>(&map.0).unwrap();
         assert_eq!(args.len(), distinct);
-        for (key, value) in &args {
+        for (key, value) in &args.0 {
             assert_eq!(value, &key.replace('k', "new"));
         }
     }
@@ -371,12 +371,10 @@ fn an_answer_is_the_same_from_structs_and_from_iterators() {
             super_column: Some(SuperColumn { name: b"s", columns: columns.to_vec() }),
         }],
     };
-    let members = SuperColumn::fields(b"s".as_slice(), Each(columns.iter()));
-    let super_columns =
-        std::iter::once(ColumnOrSuperColumn::fields(None::<&Column<'_>>, Some(members)));
-    let from_iterators = KeySlice::fields(b"k".as_slice(), Each(super_columns));
     let bytes = encoded::<KeySlice<'_>>(&structs);
-    assert_eq!(encoded::<KeySlice<'_>>(from_iterators), bytes);
+    let list = encoded::<List<KeySlice<'_>>>(Each(std::iter::once(&structs)));
+    assert_eq!(list, [&[t::STRUCT, 0, 0, 0, 1], &bytes[..]].concat());
+    assert_eq!(encoded::<List<KeySlice<'_>>>(&vec![structs.clone()]), list);
     assert_eq!(decode(&bytes), Ok(structs));
 }
 

@@ -4,7 +4,6 @@ use crate::server::calls::{self, Entry, KEYSPACE, Path as ColumnPath, STANDARD};
 use crate::server::client::{Client, Value};
 use alexandra::assembly;
 use alexandra::base::clock::SystemClock;
-use alexandra::base::events::Events;
 use alexandra::base::fs::OsFileSystem;
 use alexandra::config::{Loader, Settings};
 use alexandra::model::comparator::{ComparatorRegistry, CustomComparator};
@@ -87,11 +86,8 @@ impl Embedded {
                 let runtime =
                     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
                 runtime.block_on(async {
-                    let components = Components {
-                        fs: Arc::new(OsFileSystem),
-                        clock: Arc::new(SystemClock::new()),
-                        events: Events::ignored(),
-                    };
+                    let components =
+                        Components::new(Arc::new(OsFileSystem), Arc::new(SystemClock::new()));
                     let node =
                         assembly::start(settings, &NodeOptions::default(), components).unwrap();
                     started.send(node.thrift_address()).unwrap();

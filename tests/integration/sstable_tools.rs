@@ -1,4 +1,5 @@
-//! `alexandra sstable` on the files that a server has left, and on those of one that runs.
+//! `alexandra sstable` where it is killed, meets a limit, or reads orders that came after 0.6. The
+//! rest is in the golden scripts in tests/scripts/sstable.
 
 use crate::server::calls::{
     ALL, Entry, KEYSPACE, Path as ColumnPath, STANDARD, SUPER, first, plain_families,
@@ -10,7 +11,6 @@ use alexandra::model::comparator::{ComparatorRegistry, hex};
 use alexandra::storage::manifest::{Manifest, TableIdentity};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -130,157 +130,6 @@ fn expect(output: &Output, code: i32, texts: &[&str]) {
     }
 }
 
-#[test]
-fn the_files_of_a_running_server_are_refused() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut server = Server::start(directory.path(), &plain_families());
-    write_rows(&server);
-    let stopped = Stopped { directory };
-    let refused = |arguments: &[&str]| {
-        let data = stopped.path().display().to_string();
-        let said = stopped.tool(arguments);
-        expect(&said, 2, &["is in use by a running server: stop it first", &data]);
-    };
-    fs::write(stopped.path().join("rows.json"), "{}").unwrap();
-    for arguments in [
-        &["verify", "--config", "."][..],
-        &["scrub", "--config", "."],
-        &["export", "--config", ".", KEYSPACE, STANDARD],
-        &["import", "--config", ".", "-K", KEYSPACE, "-c", STANDARD, "rows.json"],
-    ] {
-        refused(arguments);
-    }
-    server.stop();
-    let file = stopped.files(STANDARD).remove(0).display().to_string();
-    server.restart();
-    refused(&["dump", &file]);
-    refused(&["verify", &file]);
-    // A snapshot can be read at any time.
-    let snapshot = stopped.folder().join("snapshots/1");
-    fs::create_dir_all(&snapshot).unwrap();
-    fs::hard_link(&file, snapshot.join(Path::new(&file).file_name().unwrap())).unwrap();
-    let verified = stopped.tool(&["verify", &snapshot.display().to_string()]);
-    expect(&verified, 0, &["sound, "]);
-}
-
-#[test]
-fn dump_shows_what_is_in_a_file() {
-    let stopped = Stopped::new();
-    let files = stopped.files(SUPER);
-    let dumped = stopped.tool(&["dump", "--cells", "--blocks", &files[0].display().to_string()]);
-    let texts = [
-        "Keyspace                    Keyspace1",
-        "Column family               Super1",
-        "Compare subcolumns with     org.apache.cassandra.db.marshal.BytesType",
-        "Rows                        1",
-        "Cells                       3",
-        "Tombstones                  1",
-        "Oldest tombstone            20",
-        "Greatest timestamp          10",
-        "super row \"super row\", token ",
-        "Disk bytes per cell byte    ",
-        "    7363: @5 deleted (made at 20",
-        "    7363:78 @10 = \"value\" (5 bytes)",
-        "row index",
-        "properties",
-    ];
-    expect(&dumped, 0, &texts);
-    let rows = stopped.tool(&["dump", "--rows", &stopped.files(STANDARD)[0].display().to_string()]);
-    expect(&rows, 0, &["row \"row 7\", token ", ", deleted at 20 (made at ", "    from 61 to 62"]);
-}
-
-#[test]
-fn dump_shows_the_rows_of_a_damaged_file_and_names_the_damage() {
-    let stopped = Stopped::new();
-    let file = stopped.damage(STANDARD, "data").display().to_string();
-    let dumped = stopped.tool(&["dump", "--cells", &file]);
-    let texts = ["  DAMAGED: byte ", " (data block): ", "    DAMAGED: only 0 cells can be read"];
-    expect(&dumped, 1, &texts);
-    assert_eq!(text(&dumped).matches("  row \"row ").count(), ROWS, "the index names all rows");
-    stopped.damage(STANDARD, "summary");
-    expect(&stopped.tool(&["dump", "--rows", &file]), 1, &["DAMAGED: byte ", "(summary block)"]);
-}
-
-#[test]
-fn verify_says_what_is_sound_and_names_what_is_not() {
-    let stopped = Stopped::new();
-    let verified = stopped.tool(&["verify", "--config", "."]);
-    expect(&verified, 0, &["Standard1-", "Super1-", "LocationInfo-", "sound, 300 rows, 600 cells"]);
-    let file = stopped.damage(STANDARD, "data").display().to_string();
-    let verified = stopped.tool(&["verify", "--config", ".", KEYSPACE]);
-    expect(&verified, 1, &[&format!("{file}: DAMAGED"), "  byte ", "; rows \"row ", "Super1-"]);
-    expect(&stopped.tool(&["verify", &file]), 1, &["DAMAGED"]);
-    expect(&stopped.tool(&["verify", "--config", ".", KEYSPACE, SUPER]), 0, &["sound"]);
-    fs::remove_file(&file).unwrap();
-    let texts = [&format!("{file}: DAMAGED"), "is missing, and Keyspace1.Standard1 has"];
-    expect(&stopped.tool(&["verify", "--config", "."]), 1, &texts);
-    expect(&stopped.tool(&["verify", "--config", ".", "Elsewhere"]), 2, &["does not exist"]);
-    expect(&stopped.tool(&["verify", "no such file"]), 2, &["cannot open no such file"]);
-}
-
-#[test]
-fn without_an_option_the_environment_names_the_configuration() {
-    let stopped = Stopped::new();
-    let export = |configuration: &str, keyspace: &str| {
-        let mut command = stopped.command(&["export", keyspace, STANDARD]);
-        run(command.env("STORAGE_CONFIG", configuration))
-    };
-    let exported = export(".", KEYSPACE);
-    assert_eq!(exported.status.code(), Some(0), "{}", text(&exported));
-    assert_eq!(String::from_utf8(exported.stdout).unwrap(), stopped.export(STANDARD));
-    expect(&export(".", "Elsewhere"), 2, &["Keyspace Elsewhere does not exist"]);
-    // An empty value counts as none, so that the built-in configuration does.
-    expect(&export("", "Elsewhere"), 2, &["there is no directory ./data/data"]);
-}
-
-#[test]
-fn scrub_makes_anew_what_can_be_and_asks_before_anything_is_lost() {
-    let stopped = Stopped::new();
-    let before = stopped.export(STANDARD);
-    let file = stopped.damage(STANDARD, "summary");
-    let scrubbed = stopped.tool(&["scrub", "--config", ".", KEYSPACE, STANDARD]);
-    let kept = stopped.folder().join("damaged").join(file.file_name().unwrap());
-    let texts = ["DAMAGED", "  nothing is lost", "  saved as ", &kept.display().to_string()];
-    expect(&scrubbed, 1, &texts);
-    assert!(kept.exists() && !file.exists());
-    assert_eq!(stopped.export(STANDARD), before);
-    let again = stopped.tool(&["scrub", "--config", "."]);
-    expect(&again, 0, &["sound, left as it is"]);
-
-    let file = stopped.damage(STANDARD, "data");
-    let bytes = fs::read(&file).unwrap();
-    let refused = stopped.tool(&["scrub", "--config", ".", KEYSPACE]);
-    let texts = ["  lost: row \"row ", "left as it is: --accept-loss", "may come back"];
-    expect(&refused, 1, &texts);
-    assert_eq!(fs::read(&file).unwrap(), bytes);
-    assert_eq!(stopped.files(STANDARD), std::slice::from_ref(&file));
-    let accepted = stopped.tool(&["scrub", "--accept-loss", "--config", ".", KEYSPACE]);
-    expect(&accepted, 1, &["  saved as "]);
-    expect(&stopped.tool(&["verify", "--config", "."]), 0, &["sound"]);
-    // The server takes it for what it is.
-    let server = Server::launch(stopped.path(), address(&stopped), serve(stopped.path()));
-    let rows = Client::connect(server.thrift_address()).scan(STANDARD).unwrap();
-    let sound = rows.iter().filter(|(_, columns)| columns.len() == 2).count();
-    assert!((1..ROWS - 1).contains(&sound), "{sound}");
-}
-
-#[test]
-fn small_rows_that_are_lost_are_told_by_the_rows_around_them() {
-    let stopped = Stopped::new();
-    let file = stopped.damage(STANDARD, "row index").display().to_string();
-    let verified = stopped.tool(&["verify", &file]);
-    let rows = ["(row index block)", "; small rows that stood there, ", " are lost: "];
-    expect(&verified, 1, &rows);
-    let refused = stopped.tool(&["scrub", "--config", ".", KEYSPACE, STANDARD]);
-    expect(&refused, 1, &["; what was there of rows from \"row ", "left as it is: --accept-loss"]);
-    let accepted = stopped.tool(&["scrub", "--accept-loss", "--config", ".", KEYSPACE]);
-    expect(&accepted, 1, &["  saved as ", " rows and "]);
-    let large = |text: &str| text.lines().filter(|line| line.len() > 1000).count();
-    let saved = stopped.export(STANDARD);
-    assert_eq!(large(&saved), ROWS / 2, "{saved}");
-    assert!(saved.lines().count() < ROWS);
-}
-
 /// Where the server of this directory is served.
 fn address(stopped: &Stopped) -> std::net::SocketAddr {
     let configuration = fs::read_to_string(stopped.path().join("storage-conf.xml")).unwrap();
@@ -290,93 +139,8 @@ fn address(stopped: &Stopped) -> std::net::SocketAddr {
 }
 
 #[test]
-fn scrub_saves_a_single_file_into_another() {
-    let stopped = Stopped::new();
-    let file = stopped.damage(STANDARD, "filter");
-    let alone = stopped.path().join("alone.sst");
-    fs::rename(&file, &alone).unwrap();
-    let saved = stopped.tool(&["scrub", "alone.sst", "--output", "saved.sst"]);
-    expect(&saved, 1, &["nothing is lost", "saved as saved.sst"]);
-    expect(&stopped.tool(&["verify", "saved.sst"]), 0, &["sound, 300 rows"]);
-    expect(&stopped.tool(&["scrub", "alone.sst"]), 2, &["--output"]);
-}
-
-/// Flips a bit so many bytes before the end of a file.
-fn flip(file: &Path, before_end: usize) {
-    let mut bytes = fs::read(file).unwrap();
-    let at = bytes.len() - before_end;
-    bytes[at] ^= 4;
-    fs::write(file, bytes).unwrap();
-}
-
-#[test]
-fn damaged_properties_lose_nothing_where_the_column_family_is_named() {
-    let stopped = Stopped::new();
-    let before = stopped.export(STANDARD);
-    let file = stopped.files(STANDARD).remove(0);
-    let alone = stopped.path().join("alone.sst");
-    fs::copy(&file, &alone).unwrap();
-    // The footer has 48 bytes, and the properties stand before it.
-    flip(&alone, 60);
-    expect(&stopped.tool(&["verify", "alone.sst"]), 1, &["rows and cells were not checked"]);
-    let refused = stopped.tool(&["scrub", "alone.sst", "--output", "saved.sst"]);
-    expect(&refused, 2, &["its properties cannot be read", "scrub --config CONF FILE KEYSPACE"]);
-    let scrub = ["scrub", "--config", ".", "alone.sst", KEYSPACE, STANDARD, "--output"];
-    let saved = stopped.tool(&[&scrub[..], &["saved.sst"]].concat());
-    expect(&saved, 1, &["nothing is lost", "saved as saved.sst"]);
-    expect(&stopped.tool(&["verify", "saved.sst"]), 0, &["sound, 300 rows, 600 cells"]);
-    expect(&stopped.tool(&[&scrub[..], &["saved.sst"]].concat()), 2, &["is there already"]);
-    flip(&file, 60);
-    expect(&stopped.tool(&["scrub", "--config", ".", KEYSPACE]), 1, &["nothing is lost"]);
-    assert_eq!(stopped.export(STANDARD), before);
-}
-
-#[test]
-fn a_file_is_made_one_of_another_column_family() {
-    let stopped = Stopped::new();
-    let file = stopped.files(STANDARD).remove(0).display().to_string();
-    let scrub = |family: &str, output: &str| {
-        stopped.tool(&["scrub", "--config", ".", &file, KEYSPACE, family, "--output", output])
-    };
-    expect(&scrub("Standard2", "other.sst"), 0, &["saved as other.sst"]);
-    expect(&stopped.tool(&["dump", "other.sst"]), 0, &["Column family               Standard2"]);
-    expect(&stopped.tool(&["verify", "other.sst"]), 0, &["sound, 300 rows, 600 cells"]);
-    expect(&scrub(SUPER, "super.sst"), 2, &["its rows sort otherwise"]);
-}
-
-#[test]
-fn an_output_among_the_files_of_a_server_is_refused() {
-    let stopped = Stopped::new();
-    fs::write(stopped.path().join("rows.json"), "{}").unwrap();
-    let file = stopped.files(STANDARD).remove(0).display().to_string();
-    let snapshot = format!("data/{KEYSPACE}/snapshots/1");
-    fs::create_dir_all(stopped.path().join(&snapshot)).unwrap();
-    for output in [
-        &format!("data/{KEYSPACE}/{STANDARD}-9.sst"),
-        &format!("data/{KEYSPACE}/NoSuch-1.sst"),
-        &format!("{snapshot}/x.sst"),
-        "data/x.sst",
-    ] {
-        let import = ["import", "--config", ".", "-K", KEYSPACE, "-c", STANDARD, "rows.json"];
-        let imported = stopped.tool(&[&import[..], &["--output", output]].concat());
-        expect(&imported, 2, &[output, "among the files of a server", "write it elsewhere"]);
-        let scrubbed = stopped.tool(&["scrub", &file, "--output", output]);
-        expect(&scrubbed, 2, &[output, "among the files of a server", "write it elsewhere"]);
-        assert!(!stopped.path().join(output).exists());
-    }
-}
-
-#[test]
-fn a_sound_file_gets_a_new_manifest_in_place_of_that_of_another_node() {
-    let [own, other] = [(); 2].map(|()| Stopped::new());
-    let manifest = Path::new("data/system/LocationInfo.manifest");
-    fs::copy(other.path().join(manifest), own.path().join(manifest)).unwrap();
-    let scrub = ["scrub", "--config", ".", "system", "LocationInfo"];
-    expect(&own.tool(&scrub), 1, &["was written by another node", "--accept-loss"]);
-    let accept = [&scrub[..], &["--accept-loss"]].concat();
-    expect(&own.tool(&accept), 1, &["a new manifest names", "kept as ", "sound, left as it is"]);
-    expect(&own.tool(&scrub), 0, &["sound, left as it is"]);
-
+fn a_sound_file_gets_a_new_manifest_in_place_of_one_that_means_another_file() {
+    let own = Stopped::new();
     // A manifest without a number, as a snapshot has it, may mean another file as well.
     let family = ["scrub", "--config", ".", KEYSPACE, STANDARD];
     let path = own.folder().join(format!("{STANDARD}.manifest"));
@@ -394,69 +158,6 @@ fn a_sound_file_gets_a_new_manifest_in_place_of_that_of_another_node() {
 }
 
 #[test]
-fn a_manifest_is_made_anew_when_loss_is_accepted() {
-    let stopped = Stopped::new();
-    let before = stopped.export(STANDARD);
-    let manifest = stopped.folder().join(format!("{STANDARD}.manifest"));
-    let scrub = ["scrub", "--config", ".", KEYSPACE, STANDARD];
-    let accept = [&scrub[..], &["--accept-loss"]].concat();
-    flip(&manifest, 30);
-    let damaged = fs::read(&manifest).unwrap();
-    expect(&stopped.tool(&scrub), 1, &["Standard1.manifest is damaged", "--accept-loss"]);
-    assert_eq!(fs::read(&manifest).unwrap(), damaged);
-    let texts = ["a new manifest names 1 SSTables", "kept as ", "sound, left as it is"];
-    expect(&stopped.tool(&accept), 1, &texts);
-    let kept = stopped.folder().join("damaged").join(manifest.file_name().unwrap());
-    assert_eq!(fs::read(kept).unwrap(), damaged);
-    assert_eq!(stopped.export(STANDARD), before);
-    fs::remove_file(&manifest).unwrap();
-    expect(&stopped.tool(&scrub), 1, &["the manifest is missing", "--accept-loss"]);
-    expect(&stopped.tool(&accept), 1, &["a new manifest names 1 SSTables"]);
-    assert_eq!(stopped.export(STANDARD), before);
-
-    // As if the manifest were an older one.
-    let unknown = stopped.folder().join(format!("{STANDARD}-9.sst"));
-    fs::copy(stopped.files(STANDARD).remove(0), &unknown).unwrap();
-    expect(&stopped.tool(&scrub), 1, &["Standard1-9.sst is not in ", "--accept-loss"]);
-    expect(&stopped.tool(&accept), 1, &["a new manifest names 2 SSTables"]);
-    assert_eq!(stopped.export(STANDARD), before);
-    expect(&stopped.tool(&["verify", "--config", "."]), 0, &["Standard1-9.sst: sound"]);
-
-    stopped.files(STANDARD).into_iter().for_each(|file| fs::remove_file(file).unwrap());
-    expect(&stopped.tool(&scrub), 1, &["is missing: put it back", "--accept-loss goes on"]);
-    expect(&stopped.tool(&["verify", "--config", "."]), 1, &["is missing"]);
-    expect(&stopped.tool(&accept), 1, &["does not name it any more"]);
-    expect(&stopped.tool(&["verify", "--config", "."]), 0, &["sound"]);
-    let server = Server::launch(stopped.path(), address(&stopped), serve(stopped.path()));
-    assert!(Client::connect(server.thrift_address()).scan(STANDARD).unwrap().is_empty());
-}
-
-#[test]
-fn export_and_import_give_the_same_rows_again() {
-    let stopped = Stopped::new();
-    let [standard, sup] = [STANDARD, SUPER].map(|family| stopped.export(family));
-    assert!(standard.contains("  \"row 7\": [{\"deletedAt\": 20, \"localDeletionTime\": "));
-    assert!(sup.contains("{ \"7363\": {\"deletedAt\": 5, \"localDeletionTime\": "));
-    let fresh = tempfile::tempdir().unwrap();
-    crate::server::configure(fresh.path(), &plain_families());
-    let fresh = Stopped { directory: fresh };
-    for (family, rows) in [(STANDARD, &standard), (SUPER, &sup)] {
-        fs::write(fresh.path().join("rows.json"), rows).unwrap();
-        let arguments = ["import", "--config", ".", "-K", KEYSPACE, "-c", family, "rows.json"];
-        expect(&fresh.tool(&arguments), 0, &["rows and ", "cells imported", ".sst"]);
-        assert_eq!(fresh.export(family), *rows);
-        // Once more makes no difference.
-        expect(&fresh.tool(&arguments), 0, &["cells imported"]);
-        assert_eq!(fresh.files(family).len(), 2);
-        assert_eq!(fresh.export(family), *rows);
-    }
-    expect(&fresh.tool(&["verify", "--config", "."]), 0, &["sound, 300 rows"]);
-    let server = Server::launch(fresh.path(), address(&fresh), serve(fresh.path()));
-    let rows = Client::connect(server.thrift_address()).scan(STANDARD).unwrap();
-    assert_eq!(rows.iter().filter(|(_, columns)| columns.len() == 2).count(), ROWS - 1);
-}
-
-#[test]
 fn a_limit_on_the_size_of_files_is_told_and_leaves_nothing() {
     let stopped = Stopped::new();
     let before = stopped.files(STANDARD);
@@ -467,81 +168,6 @@ fn a_limit_on_the_size_of_files_is_told_and_leaves_nothing() {
     let output = run(command.arg("rows.json").current_dir(stopped.path()));
     expect(&output, 2, &["File too large"]);
     assert_eq!(stopped.files(STANDARD), before);
-}
-
-#[test]
-fn import_refuses_what_is_no_such_json() {
-    let stopped = Stopped::new();
-    let before = stopped.export(STANDARD);
-    fs::write(stopped.path().join("rows.json"), "{\n\"k\": {\"73\": 1}\n}").unwrap();
-    let arguments = ["import", "--config", ".", "-K", KEYSPACE, "-c", STANDARD, "rows.json"];
-    let text = "Invalid JSON input, or incorrect column family. Line 2, column ";
-    expect(&stopped.tool(&arguments), 2, &[text]);
-    assert_eq!(stopped.export(STANDARD), before);
-    let unknown = ["import", "--config", ".", "-K", KEYSPACE, "-c", "Elsewhere", "rows.json"];
-    expect(&stopped.tool(&unknown), 2, &["there is no column family Elsewhere in"]);
-    expect(&stopped.tool(&["import", "rows.json"]), 2, &["Usage: alexandra sstable import"]);
-    let pipe = ["import", "--config", ".", "-K", KEYSPACE, "-c", STANDARD, "/dev/stdin"];
-    expect(&stopped.tool(&pipe), 2, &["/dev/stdin: the text is read twice"]);
-}
-
-#[test]
-fn keys_are_chosen_exactly() {
-    let stopped = Stopped::new();
-    let export = |arguments: &[&str]| {
-        let all = ["export", "--config", ".", KEYSPACE, STANDARD].iter().chain(arguments);
-        let exported = stopped.tool(&all.copied().collect::<Vec<_>>());
-        assert_eq!(exported.status.code(), Some(0), "{}", text(&exported));
-        String::from_utf8(exported.stdout).unwrap()
-    };
-    let row = "{\n  \"row 8\": [[\"61\", \"76616c75652038\", 10, false], \
-               [\"62\", \"76616c75652038\", 10, false]]\n}\n";
-    assert_eq!(export(&["-k", "row 8"]), row);
-    assert_eq!(export(&["-k", "726f772038", "--hex-keys"]), row);
-    assert_eq!(export(&["-k", "no such row"]), "{\n}\n");
-    assert_eq!(export(&["-k", "row 8", "-e"]), "row 8\n");
-    assert_eq!(export(&["-e", "-x", "row 8"]).lines().count(), ROWS - 1);
-    export(&["-k", "row 8", "--output", "rows.json"]);
-    assert_eq!(fs::read_to_string(stopped.path().join("rows.json")).unwrap(), row);
-}
-
-#[test]
-fn under_their_old_names_the_tools_are_as_of_old() {
-    let stopped = Stopped::new();
-    let old = |name: &str| {
-        let link = stopped.path().join(name);
-        if !link.exists() {
-            symlink(program(), &link).unwrap();
-        }
-        let mut command = Command::new(link);
-        command.current_dir(stopped.path());
-        command
-    };
-    let file = stopped.files(STANDARD)[0].display().to_string();
-    let exported = run(old("sstable2json").args([&file, "-k", "row 7"]));
-    expect(&exported, 0, &["WARNING: the shape of sstable2json has no place for 1 deletions"]);
-    let shape = String::from_utf8_lossy(&exported.stdout);
-    assert!(shape.starts_with("{\n  \"row 7\": [[\"61\", ") && !shape.contains("deletedAt"));
-    let exported = run(old("sstable2json").args([&file, "-x", "row 7", "-f", "rows.json"]));
-    expect(&exported, 0, &[]);
-    expect(&run(&mut old("sstable2json")), 1, &["You must supply exactly one sstable"]);
-    expect(&run(&mut old("sstablekeys")), 2, &["Usage: sstablekeys <sstable>"]);
-    let keys = run(old("sstablekeys").arg(&file));
-    assert_eq!(String::from_utf8_lossy(&keys.stdout).lines().count(), ROWS);
-    let import = |sstable: &str| {
-        let mut command = old("json2sstable");
-        command.args(["-K", KEYSPACE, "-c", "Standard2", "rows.json", sstable]);
-        run(command.env("STORAGE_CONFIG", stopped.path()))
-    };
-    expect(&import("alone.sst"), 0, &["299 rows", "alone.sst"]);
-    expect(&stopped.tool(&["verify", "alone.sst"]), 0, &["sound, 299 rows"]);
-    let in_store = stopped.folder().join("Standard2-77-Data.db").display().to_string();
-    expect(&import(&in_store), 0, &["299 rows", "Standard2-1.sst"]);
-    assert_eq!(stopped.export("Standard2").lines().count(), 299 + 2);
-    let mut of_java = old("json2sstable");
-    of_java.arg(format!("-Dstorage-config={}", stopped.path().display()));
-    of_java.args(["-K", KEYSPACE, "-c", "NoSuch", "rows.json", "x.sst"]);
-    expect(&run(&mut of_java), 2, &["there is no column family NoSuch"]);
 }
 
 /// Kills a command after a pause, unless it has ended before.
@@ -595,34 +221,6 @@ fn a_kill_in_the_midst_of_a_scrub_loses_nothing() {
     assert_eq!(stopped.export(STANDARD), before);
     expect(&stopped.tool(&["scrub", "--config", "."]), 0, &["sound, left as it is"]);
     assert!(stopped.folder().join("damaged").join(name).exists());
-}
-
-#[test]
-fn help_tells_of_the_exit_codes() {
-    let directory = tempfile::tempdir().unwrap();
-    let stopped = Stopped { directory };
-    for command in ["dump", "verify", "scrub", "export", "import"] {
-        expect(
-            &stopped.tool(&[command, "--help"]),
-            0,
-            &["Usage: alexandra sstable", "Exit codes: 0"],
-        );
-        expect(&stopped.tool(&[command, "--no-such-option"]), 2, &["unexpected argument"]);
-    }
-    expect(&stopped.tool(&["verify", "--config", "."]), 2, &["storage-conf.xml"]);
-}
-
-#[test]
-fn a_commit_log_that_is_lost_is_told() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut server = Server::start(directory.path(), &plain_families());
-    write_rows(&server);
-    server.kill();
-    let killed = Stopped { directory };
-    let verify = || killed.tool(&["verify", "--config", "."]);
-    expect(&verify(), 0, &["holds writes that are in no SSTable yet"]);
-    fs::remove_dir_all(killed.path().join("commitlog")).unwrap();
-    expect(&verify(), 0, &["the commit log is missing"]);
 }
 
 /// A column family in an order that came after 0.6, some names in that order, and how they are

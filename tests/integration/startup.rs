@@ -1,19 +1,19 @@
-//! How the server starts, refuses to start, and ends: exit codes, what it says, what it leaves.
+//! Start and end of a server: ports, files, threads, output and signals. What a start refuses is in
+//! the golden scripts in tests/scripts/server.
 
 use crate::server::calls::{
     self, KEYSPACE, Path as ColumnPath, STANDARD, families_with, plain_families,
 };
 use crate::server::client::Client;
-use crate::server::{Options, Refusal, Server, configure, program, reconfigure, refused, serve};
+use crate::server::{Options, Refusal, Server, configure, program, refused, serve};
 use rustix::process::{Pid, Signal, kill_process};
-use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::net::TcpListener;
-use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 fn insert(server: &Server, count: usize) {
     let mut client = Client::connect(server.thrift_address());
@@ -21,16 +21,6 @@ fn insert(server: &Server, count: usize) {
         let (key, value) = (format!("row {number}"), [b'v'; 300]);
         client.insert(&key, ColumnPath::column(STANDARD, b"column"), &value, 1).unwrap();
     }
-}
-
-/// How many mutations each start has replayed that found a commit log.
-fn replayed(server: &Server) -> Vec<usize> {
-    let log = server.log();
-    let lines = log.lines().filter_map(|line| line.split_once("Log replay complete, "));
-    let count = |(_, rest): (&str, &str)| {
-        rest.strip_suffix(" replayed mutations").unwrap().parse().unwrap()
-    };
-    lines.map(count).collect()
 }
 
 /// How many of the rows of [`insert`] are there.
@@ -57,23 +47,6 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
             let path = entry.unwrap().path();
             if path.is_dir() { directories.push(path) } else { found.push(path) }
         }
-    }
-    found
-}
-
-/// A directory and everything below it, with permissions, times and content.
-fn tree(directory: &Path) -> BTreeMap<PathBuf, (u32, SystemTime, String)> {
-    let mut found = BTreeMap::new();
-    let mut left = vec![directory.to_owned()];
-    while let Some(path) = left.pop() {
-        let state = fs::metadata(&path).unwrap();
-        let mut content = String::new();
-        if state.is_dir() {
-            left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
-        } else {
-            content = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
-        }
-        found.insert(path, (state.permissions().mode(), state.modified().unwrap(), content));
     }
     found
 }
@@ -151,388 +124,6 @@ fn new_data_are_for_the_user_of_the_server_alone() {
             }
         }
     }
-}
-
-#[test]
-fn a_second_server_on_the_same_directories_is_refused_and_the_first_goes_on() {
-    let [first, second] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-    let server = Server::start(first.path(), &plain_families());
-    for (element, folder) in [("DataFileDirectory", "data"), ("CommitLogDirectory", "commitlog")] {
-        let shared = first.path().join(folder).display().to_string();
-        configure(second.path(), &plain_families().with(element, &shared));
-        let refusal = refused(&serve(second.path()));
-        let text = format!("{shared} is used by another server");
-        assert_refused(&refusal, 3, &[&text, "Exception encountered during startup."]);
-    }
-    insert(&server, 1);
-    assert_eq!(count_rows(&server), 1);
-}
-
-#[test]
-fn configurations_that_cannot_be_end_with_the_exit_codes_of_old() {
-    let bad = "Bad configuration; unable to start server";
-    let hosts = "Unable to start with unknown hosts configured.  \
-                 Use IP addresses instead of hostnames.";
-    let startup = "Exception encountered during startup.";
-    let cases = [
-        ("CommitLogSync", "never", 1, bad, "either 'periodic' or 'batch'"),
-        ("Partitioner", "NoPartitioner", 1, bad, "Invalid partitioner class NoPartitioner"),
-        ("AutoBootstrap", "maybe", 1, bad, "Unrecognized value for AutoBootstrap."),
-        ("Keyspaces", "", 1, bad, "No keyspaces configured"),
-        ("Seed", "no-such-host.invalid", 2, hosts, "no-such-host.invalid"),
-        ("ThriftAddress", "no-such-host.invalid", 2, hosts, "no-such-host.invalid"),
-        ("ThriftPort", "many", 3, startup, "many"),
-        ("CommitLogSync", "", 3, startup, "CommitLogSync"),
-        ("ClusterName", "", 3, startup, "ClusterName"),
-    ];
-    for (element, text, exit_code, line, why) in cases {
-        let directory = tempfile::tempdir().unwrap();
-        configure(directory.path(), &Options::default().with(element, text));
-        let refusal = refused(&serve(directory.path()));
-        assert_refused(&refusal, exit_code, &[line, why, "storage-conf.xml:"]);
-        assert!(!directory.path().join("data").exists(), "{element}");
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let missing = refused(&serve(directory.path()));
-    assert_refused(&missing, 3, &[startup, "Cannot locate storage-conf.xml"]);
-    fs::write(directory.path().join("storage-conf.xml"), "<Storage><ClusterName>").unwrap();
-    assert_refused(&refused(&serve(directory.path())), 3, &[startup, "storage-conf.xml:1:"]);
-}
-
-#[test]
-fn replicas_that_cannot_be_placed_stop_the_start() {
-    let directory = tempfile::tempdir().unwrap();
-    let locator = "org.apache.cassandra.locator";
-    let keyspace = format!(
-        r#"<Keyspace Name="{KEYSPACE}">
-      <ColumnFamily Name="{STANDARD}"/>
-      <ReplicaPlacementStrategy>{locator}.DatacenterShardStategy</ReplicaPlacementStrategy>
-      <ReplicationFactor>1</ReplicationFactor>
-      <DatacenterReplicationFactor Datacenter="East">1</DatacenterReplicationFactor>
-      <EndPointSnitch>{locator}.PropertyFileEndPointSnitch</EndPointSnitch>
-    </Keyspace>"#
-    );
-    let address = configure(directory.path(), &Options::default().with("Keyspaces", &keyspace));
-    let racks = directory.path().join("racks");
-    let command = || {
-        let mut command = serve(directory.path());
-        command.arg(format!("-DrackFile={}", racks.display()));
-        command
-    };
-    fs::write(&racks, "127.0.0.1=West:R1\n").unwrap();
-    let refusal = refused(&command());
-    assert_refused(&refusal, 3, &["Exception encountered during startup.", "known: West"]);
-    assert!(!directory.path().join("data").exists());
-    fs::write(&racks, "127.0.0.1\\:7000=East:R1\n").unwrap();
-    let server = Server::launch(directory.path(), address, command());
-    insert(&server, 1);
-    assert_eq!(count_rows(&server), 1);
-}
-
-#[test]
-fn data_of_another_cluster_or_partitioner_are_refused_and_stay_as_they_are() {
-    for is_flushed in [true, false] {
-        let directory = tempfile::tempdir().unwrap();
-        let mut server = Server::start(directory.path(), &plain_families());
-        insert(&server, 10);
-        if is_flushed {
-            assert!(server.stop().success());
-        }
-        server.kill();
-
-        let change = |element: &str, text: &str| {
-            reconfigure(directory.path(), &Options::default().with(element, text));
-        };
-        change("ClusterName", "Other");
-        let refusal = refused(&serve(directory.path()));
-        assert_refused(&refusal, 3, &["ClusterName mismatch: Tests != Other"]);
-        change("ClusterName", "Tests");
-        for partitioner in ["OrderPreservingPartitioner", "CollatingOrderPreservingPartitioner"] {
-            change("Partitioner", &format!("org.apache.cassandra.dht.{partitioner}"));
-            let refusal = refused(&serve(directory.path()));
-            assert_refused(&refusal, 100, &["Did you change the partitioner?"]);
-        }
-        change("Partitioner", "org.apache.cassandra.dht.RandomPartitioner");
-        server.restart();
-        assert_eq!(count_rows(&server), 10);
-    }
-}
-
-#[test]
-fn a_column_family_of_another_type_or_order_is_refused_and_stays_as_it_is() {
-    for is_flushed in [true, false] {
-        let directory = tempfile::tempdir().unwrap();
-        let mut server = Server::start(directory.path(), &plain_families());
-        insert(&server, 10);
-        if is_flushed {
-            assert!(server.stop().success());
-        }
-        server.kill();
-
-        let file = directory.path().join("storage-conf.xml");
-        let original = fs::read_to_string(&file).unwrap();
-        let name = format!(r#"<ColumnFamily Name="{STANDARD}""#);
-        assert!(original.contains(&name));
-        for change in [r#"ColumnType="Super""#, r#"CompareWith="LongType""#] {
-            fs::write(&file, original.replace(&name, &format!("{name} {change}"))).unwrap();
-            let refusal = refused(&serve(directory.path()));
-            assert_refused(&refusal, 3, &[&format!("{}.{STANDARD}", calls::KEYSPACE), "back"]);
-        }
-        fs::write(&file, original).unwrap();
-        server.restart();
-        assert_eq!(count_rows(&server), 10);
-    }
-}
-
-#[test]
-fn data_of_a_column_family_that_is_not_configured_are_told_and_come_back_with_it() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut server = Server::start(directory.path(), &plain_families());
-    insert(&server, 10);
-    let file = directory.path().join("storage-conf.xml");
-    let original = fs::read_to_string(&file).unwrap();
-    let name = |name: &str| format!(r#"<ColumnFamily Name="{name}""#);
-    let renamed = original.replace(&name(STANDARD), &name("StandardX"));
-    assert_ne!(renamed, original);
-
-    // First it is the commit log that holds the data.
-    server.kill();
-    fs::write(&file, &renamed).unwrap();
-    let refusal = refused(&serve(directory.path()));
-    let gone = format!("{KEYSPACE}.{STANDARD} is not configured");
-    let texts = [&gone[..], "Put it back into storage-conf.xml", "--accept-commitlog-loss"];
-    assert_refused(&refusal, 3, &texts);
-
-    fs::write(&file, &original).unwrap();
-    server.restart();
-    assert_eq!(count_rows(&server), 10);
-    assert!(server.stop().success());
-    assert!(!server.log().contains("is not configured"), "{}", server.log_end());
-    fs::write(&file, &renamed).unwrap();
-    server.restart();
-    let manifest = format!("data/{KEYSPACE}/{STANDARD}.manifest");
-    let log = server.log();
-    let told: Vec<_> = log.lines().filter(|line| line.contains("is not configured")).collect();
-    let [line] = told[..] else { panic!("{told:?}") };
-    for text in ["WARN", &manifest, &gone, "not served", "Put it back into storage-conf.xml"] {
-        assert!(line.contains(text), "{text}: {line}");
-    }
-    fs::write(&file, &original).unwrap();
-    server.restart();
-    assert_eq!(count_rows(&server), 10);
-}
-
-#[test]
-fn directories_of_the_original_are_refused_and_stay_as_they_are() {
-    let data_file = format!("data/{KEYSPACE}/{STANDARD}-7-Data.db");
-    let unconfigured = format!("data/{KEYSPACE}/Unconfigured-7-Data.db");
-    for (file, setting) in [
-        (data_file.as_str(), "DataFileDirectories"),
-        (&unconfigured, "DataFileDirectories"),
-        ("data/Unconfigured/Standard1-1-Index.db", "DataFileDirectories"),
-        ("commitlog/CommitLog-1290000000123.log", "CommitLogDirectory"),
-    ] {
-        let directory = tempfile::tempdir().unwrap();
-        configure(directory.path(), &plain_families());
-        for folder in ["data", "commitlog"] {
-            fs::create_dir(directory.path().join(folder)).unwrap();
-        }
-        let path = directory.path().join(file);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, b"of another server").unwrap();
-        let before = tree(directory.path());
-        let text = format!("{} is a", path.display());
-        let texts = [&text, "of Apache Cassandra, which", setting];
-        assert_refused(&refused(&serve(directory.path())), 3, &texts);
-        assert_eq!(tree(directory.path()), before, "{file}");
-        let commands: [(&[&str], i32); 3] = [
-            (&["restore", "--snapshot", "any"], 1),
-            (&["sstable", "verify"], 2),
-            (&["sstable", "import", "-K", KEYSPACE, "-c", STANDARD, "rows.json"], 2),
-        ];
-        for (arguments, exit_code) in commands {
-            let mut command = Command::new(program());
-            command.args(arguments).args(["--config", "."]).current_dir(directory.path());
-            assert_refused(&refused(&command), exit_code, &texts);
-            assert_eq!(tree(directory.path()), before, "{arguments:?} {file}");
-        }
-    }
-}
-
-#[test]
-fn sigterm_flushes_and_the_next_start_replays_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut server = Server::start(directory.path(), &plain_families());
-    insert(&server, 100);
-    // A client at rest does not hold up the end.
-    let _at_rest = Client::connect(server.thrift_address());
-    let status = server.stop();
-    assert_eq!(status.code(), Some(0), "{status}\n{}", server.log_end());
-    assert!(server.log().contains("SIGTERM: stopping"));
-    server.restart();
-    assert_eq!(count_rows(&server), 100);
-    assert!(replayed(&server).is_empty(), "{}", server.log_end());
-    // After a kill there is something to replay: what was written since, the new generation, and
-    // the place that nobody else has confirmed.
-    insert(&server, 101);
-    server.restart();
-    assert_eq!(count_rows(&server), 101);
-    assert_eq!(replayed(&server), [105], "{}", server.log_end());
-    assert!(!server.log().contains("left alone"), "all files are our own: {}", server.log_end());
-}
-
-#[test]
-fn a_lone_node_keeps_its_data_at_another_address() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut server = Server::start(directory.path(), &plain_families());
-    insert(&server, 10);
-    server.stop();
-    // The saved ring has its token at the former address.
-    let moved = Options::default().with("ListenAddress", "127.0.0.87");
-    reconfigure(directory.path(), &moved);
-    server.restart();
-    assert_eq!(count_rows(&server), 10);
-}
-
-/// Where the commit log holds the key of a row, of the rows in the middle.
-fn place_of_key(directory: &Path, key: &str) -> (PathBuf, u64) {
-    let found = files_below(&directory.join("commitlog")).into_iter().find_map(|path| {
-        let content = fs::read(&path).unwrap();
-        let at = content.windows(key.len()).position(|bytes| bytes == key.as_bytes())?;
-        Some((path, at as u64))
-    });
-    found.expect("the commit log holds the row")
-}
-
-#[test]
-fn a_damaged_commit_log_stops_the_start_until_the_loss_is_accepted() {
-    let directory = tempfile::tempdir().unwrap();
-    // In batch mode all that is acknowledged has been synced: damage there is no torn end.
-    let options = plain_families()
-        .with("CommitLogSync", "batch")
-        .with("CommitLogSyncPeriodInMS", "")
-        .with("CommitLogSyncBatchWindowInMS", "1");
-    let mut server = Server::start(directory.path(), &options);
-    insert(&server, 100);
-    server.kill();
-    let (segment, offset) = place_of_key(directory.path(), "row 50");
-    let file = OpenOptions::new().write(true).open(&segment).unwrap();
-    file.write_all_at(b"rot", offset).unwrap();
-
-    let damaged = segment.display().to_string();
-    for _ in 0..2 {
-        let refusal = refused(&serve(directory.path()));
-        assert_refused(&refusal, 3, &[&damaged, "at offset", "--accept-commitlog-loss"]);
-    }
-    let mut accepting = serve(directory.path());
-    accepting.arg("--accept-commitlog-loss");
-    let address = server.thrift_address();
-    let server = Server::launch(directory.path(), address, accepting);
-    assert!(server.log().contains("loss accepted"), "{}", server.log_end());
-    assert_eq!(missing_rows(&server, 100), [50], "only the damaged record is lost");
-}
-
-/// Numbers below this one whose rows of [`insert`] are not there.
-fn missing_rows(server: &Server, count: usize) -> Vec<usize> {
-    let mut client = Client::connect(server.thrift_address());
-    let mut is_missing = |number: &usize| {
-        let key = format!("row {number}");
-        client.get_slice(&key, STANDARD, calls::first(1, false)).unwrap().is_empty()
-    };
-    (0..count).filter(|number| is_missing(number)).collect()
-}
-
-#[test]
-fn a_write_that_was_never_synced_and_is_torn_is_logged_and_what_follows_is_replayed() {
-    let directory = tempfile::tempdir().unwrap();
-    let hour = Duration::from_hours(1).as_millis().to_string();
-    let options = plain_families().with("CommitLogSyncPeriodInMS", &hour);
-    let mut server = Server::start(directory.path(), &options);
-    insert(&server, 100);
-    server.kill();
-    let (segment, offset) = place_of_key(directory.path(), "row 50");
-    let file = OpenOptions::new().write(true).open(&segment).unwrap();
-    file.write_all_at(&[0; 100], offset).unwrap();
-
-    server.restart();
-    let log = server.log();
-    let torn: Vec<_> = log.lines().filter(|line| line.contains("torn by a crash")).collect();
-    let [line] = torn[..] else { panic!("{torn:?}") };
-    for text in ["WARN", segment.to_str().unwrap(), "at offset ", " bytes)"] {
-        assert!(line.contains(text), "{text}: {line}");
-    }
-    assert_eq!(missing_rows(&server, 100), [50]);
-}
-
-#[test]
-fn a_commit_log_that_is_gone_stops_the_start_until_the_loss_is_accepted() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut server = Server::start(directory.path(), &plain_families());
-    insert(&server, 100);
-    server.kill();
-    let [log, aside] = ["commitlog", "elsewhere"].map(|name| directory.path().join(name));
-    fs::rename(&log, &aside).unwrap();
-    let missing = format!("{} holds no segment from ", log.display());
-    for _ in 0..2 {
-        let refusal = refused(&serve(directory.path()));
-        assert_refused(&refusal, 3, &[&missing, "--accept-commitlog-loss"]);
-    }
-    // No directory was made in its place.
-    assert!(!log.exists());
-    fs::rename(&aside, &log).unwrap();
-    server.restart();
-    assert_eq!(count_rows(&server), 100);
-    assert!(server.stop().success());
-
-    // After an orderly stop the log holds nothing that anybody needs.
-    fs::remove_dir_all(&log).unwrap();
-    server.restart();
-    assert_eq!(count_rows(&server), 100);
-    Client::connect(server.thrift_address())
-        .insert("last", ColumnPath::column(STANDARD, b"column"), b"value", 1)
-        .unwrap();
-    server.kill();
-    fs::remove_dir_all(&log).unwrap();
-    let mut accepting = serve(directory.path());
-    accepting.arg("--accept-commitlog-loss");
-    let mut server = Server::launch(directory.path(), server.thrift_address(), accepting);
-    assert_eq!(count_rows(&server), 100);
-    assert!(server.log().contains("This loss is accepted"), "{}", server.log_end());
-    assert!(server.stop().success());
-    server.restart();
-}
-
-#[test]
-fn a_segment_of_the_original_in_the_archive_is_refused_by_the_name_of_the_archive() {
-    let directory = tempfile::tempdir().unwrap();
-    let archive = directory.path().join("archive");
-    fs::create_dir(&archive).unwrap();
-    let segment = archive.join("CommitLog-1290000000123.log");
-    fs::write(&segment, b"of another server").unwrap();
-    let element = ("CommitLogArchiveDirectory", archive.to_str().unwrap());
-    configure(directory.path(), &plain_families().with(element.0, element.1));
-    let refusal = refused(&serve(directory.path()));
-    assert_refused(&refusal, 3, &[segment.to_str().unwrap(), "in CommitLogArchiveDirectory"]);
-}
-
-#[test]
-fn a_refused_start_leaves_a_directory_that_is_not_mounted_as_it_was() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut server = Server::start(directory.path(), &plain_families());
-    insert(&server, 3);
-    server.kill();
-    let [data, mount] = ["data", "mount"].map(|name| directory.path().join(name));
-    fs::create_dir(&mount).unwrap();
-    let use_data = |path: &Path| {
-        let options = Options::default().with("DataFileDirectory", path.to_str().unwrap());
-        reconfigure(directory.path(), &options);
-    };
-    use_data(&mount);
-    assert_refused(&refused(&serve(directory.path())), 3, &["the data directories hold nothing"]);
-    assert_eq!(tree(&mount).len(), 1, "{:?}", tree(&mount).keys());
-    use_data(&data);
-    server.restart();
-    assert_eq!(count_rows(&server), 3);
 }
 
 #[test]
@@ -725,16 +316,6 @@ fn a_server_serves_without_an_output_until_it_is_hung_up() {
         assert!(status.success(), "{status}");
         assert!(!pid_file.exists());
     }
-}
-
-#[test]
-fn arguments_that_make_no_sense_are_refused_with_a_hint() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut command = Command::new(program());
-    command.args(["serve", "--no-such-option"]).current_dir(directory.path());
-    assert_refused(&refused(&command), 1, &["--no-such-option", "Usage"]);
-    let help = Command::new(program()).arg("--help").stderr(Stdio::null()).output().unwrap();
-    assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("serve"));
 }
 
 /// Names and niceness of the threads of a server.

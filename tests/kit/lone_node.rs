@@ -5,6 +5,7 @@ use super::disk::SimFileSystem;
 use super::network::Network;
 use super::storage;
 use alexandra::base::budget::Budget;
+use alexandra::base::worker::Spawner;
 use alexandra::coordinator::{Coordinator, CoordinatorOptions, Peers, ReadOptions};
 use alexandra::model::schema::Schema;
 use alexandra::net::messenger::Messenger;
@@ -40,7 +41,7 @@ impl LoneNode {
             concurrent_reads: 1,
             concurrent_writes: 1,
             memory: Budget::new(1 << 20),
-            runs_inline: false,
+            spawner: Spawner::Threads,
         };
         let placement = ReplicaPlacement {
             strategy: ReplicationStrategy::RackUnaware,

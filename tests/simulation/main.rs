@@ -39,7 +39,7 @@ use defects::Defect;
 use simulation::{Failure, Simulation, Summary};
 
 /// Runs that are made when nobody asks for more.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 150;
 
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;

@@ -271,7 +271,7 @@ impl Transport for SimTransport {
             has_checksum = false;
         }
         let mut bytes = Vec::new();
-        put_frame(&mut bytes, &message, has_checksum).expect("messages are small");
+        assert!(put_frame(&mut bytes, &message, has_checksum), "messages are small");
         let damaged = state.weather.damaged;
         if (has_checksum || has_no_checksum) && state.chance(damaged) {
             state.stats.damaged += 1;
@@ -284,7 +284,7 @@ impl Transport for SimTransport {
         state.send(now_ms, self.local, to, channel, bytes);
         if let Some(later) = later {
             let mut bytes = Vec::new();
-            put_frame(&mut bytes, &later, has_checksum).expect("messages are small");
+            assert!(put_frame(&mut bytes, &later, has_checksum), "messages are small");
             let at = now_ms + state.rng.u64(100..1000);
             state.put(at, Packet { from: self.local, to, bytes });
         }

@@ -9,12 +9,12 @@ use crate::local_family::{self, LocalFamily};
 use crate::network::{Network, SimTransport, with_large_id};
 use alexandra::base::budget::Budget;
 use alexandra::base::clock::Clock;
-use alexandra::base::events::Events;
 use alexandra::base::fs::FileSystem;
+use alexandra::base::worker::Spawner;
 use alexandra::coordinator::{Coordinator, ReadOptions};
 use alexandra::model::schema::{FamilyId, Schema};
 use alexandra::net::Inbound;
-use alexandra::node::{Member, MemberOptions, Receiver};
+use alexandra::node::{Member, MemberOptions};
 use alexandra::repair::{Operation, OperationError, OperationReport, StartMode, StartOptions};
 use alexandra::replica::{HintOptions, HintStore, Replica, ReplicaOptions};
 use alexandra::ring::{DynamicSnitch, ReplicaPlacement, ReplicationStrategy, Snitch, Token};
@@ -205,7 +205,7 @@ impl Node {
             concurrent_reads: 4,
             concurrent_writes: 4,
             memory: Budget::new(1 << 20),
-            runs_inline: true,
+            spawner: Spawner::Inline,
         };
         let replica = Replica::start(Arc::clone(&storage), replica_options);
         let member = Member::new(MemberOptions {
@@ -301,11 +301,7 @@ impl Node {
     }
 
     fn open_storage(&self, setup: &Setup, clock: &Arc<NodeClock>) -> Database {
-        let components = Components {
-            fs: Arc::new(self.disk.clone()),
-            clock: Arc::clone(clock) as _,
-            events: Events::ignored(),
-        };
+        let components = Components::new(Arc::new(self.disk.clone()), clock.clone());
         let waits_for_sync = setup.is_batch() && setup.defect != Some(Defect::SyncSkipped);
         let options = Options {
             // The simulator says when.
@@ -444,7 +440,7 @@ impl Running {
     pub(crate) fn receive(&self, message: &[u8]) {
         let _entered = self.runtime.enter();
         let large = self.has_small_ids.then(|| with_large_id(message, self.generation)).flatten();
-        Receiver::new(Arc::clone(&self.member)).receive(large.as_deref().unwrap_or(message));
+        self.member.receive(large.as_deref().unwrap_or(message));
     }
 
     pub(crate) fn coordinator(&self) -> Arc<Coordinator> {

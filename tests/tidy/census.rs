@@ -2,6 +2,7 @@
 //! types, words of documents. The budgets are a table, so that growth is a line in a diff.
 //!
 //! Code lines leave out blank lines, comments and tests; tables (csv, toml) below `src/` count.
+//! Words of documents leave out the parts generated from tables in the code.
 
 use super::source::{File, Tree, Violation, words_in};
 use std::collections::BTreeMap;
@@ -28,10 +29,26 @@ pub(crate) fn count(tree: &Tree) -> BTreeMap<String, usize> {
         add("error types", in_production(file, error_types));
         add("public types", in_production(file, public_types));
         if file.path.starts_with("docs/") {
-            add("words in docs", file.text.split_whitespace().count());
+            add("words in docs", written_words(&file.text));
         }
     }
     counts
+}
+
+/// Counts the words of a document, except generated parts: those between `<!-- name -->` and
+/// `<!-- end -->`.
+fn written_words(text: &str) -> usize {
+    let mut is_generated = false;
+    let mut words = 0;
+    for line in text.lines() {
+        let marker = line.strip_prefix("<!-- ").and_then(|line| line.strip_suffix(" -->"));
+        match marker {
+            Some(name) => is_generated = name != "end",
+            None if is_generated => {}
+            None => words += line.split_whitespace().count(),
+        }
+    }
+    words
 }
 
 /// The table of counts, budgets and goals, for people.
@@ -143,12 +160,14 @@ mod tests {
     const FILE: &str = "//! Text.\n\nuse a::Error;\n\n/// Text.\n#[derive(Debug, Error)]\n\
         pub struct A {\n    b: u8,\n}\n\n#[cfg(test)]\nmod tests {\n    pub enum C {}\n}\n";
 
+    const DOCUMENT: &str = "one two\n<!-- rows -->\n| a | b |\n<!-- end -->\nthree\n";
+
     fn tree(budgets: &str) -> Tree {
-        Tree::of(&[("src/a/b.rs", FILE), ("docs/a.md", "one two\nthree"), (BUDGETS, budgets)])
+        Tree::of(&[("src/a/b.rs", FILE), ("docs/a.md", DOCUMENT), (BUDGETS, budgets)])
     }
 
     #[test]
-    fn code_is_counted_without_comments_blank_lines_and_tests() {
+    fn comments_tests_and_generated_words_do_not_count() {
         let counts = count(&tree(""));
         assert_eq!((counts["a"], counts["production"], counts["tests and benches"]), (5, 5, 4));
         assert_eq!((counts["error types"], counts["public types"]), (1, 1));

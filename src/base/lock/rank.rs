@@ -84,32 +84,15 @@ ranks! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fmt::Write;
+    use crate::kit::manual::check_part;
 
-    const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/architecture.md");
-    const HEAD: &str = "| lock | protects | held for |\n|---|---|---|\n";
-
-    /// The document lists the ranks; with `ALEXANDRA_WRITE_DOCS` it is rewritten.
     #[test]
     fn ranks_are_documented() {
-        let mut table = HEAD.to_owned();
-        for Row { name, protects, held_for } in TABLE {
-            let _ = writeln!(table, "| {name} | {protects} | {held_for} |");
-        }
-        let document = std::fs::read_to_string(DOCUMENT).unwrap();
-        let start = document.find(HEAD).expect("the document has a table of locks");
-        let rows = document[start..].lines().take_while(|line| line.starts_with('|'));
-        let end = start + rows.map(|row| row.len() + 1).sum::<usize>();
-        if document[start..end] == table {
-            return;
-        }
-        if std::env::var_os("ALEXANDRA_WRITE_DOCS").is_some() {
-            let document = format!("{}{table}{}", &document[..start], &document[end..]);
-            return std::fs::write(DOCUMENT, document).unwrap();
-        }
-        panic!(
-            "docs/architecture.md has another order of locks: run this test with \
-             ALEXANDRA_WRITE_DOCS=1, or paste\n\n{table}"
-        );
+        let row = |Row { name, protects, held_for }: &Row| {
+            format!("| {name} | {protects} | {held_for} |\n")
+        };
+        let rows: String = TABLE.iter().map(row).collect();
+        let text = format!("| lock | protects | held for |\n|---|---|---|\n{rows}");
+        check_part("docs/architecture.md", "ranks", &text);
     }
 }

@@ -46,7 +46,7 @@ fn numbered_locks_of_one_rank_are_taken_by_ascending_number() {
 }
 
 #[test]
-fn what_is_only_tried_counts_as_held() {
+fn a_tried_lock_counts_as_held() {
     let (gate, manifest) = (RwLock::<Gate, ()>::default(), Mutex::<Files, ()>::default());
     let locked = manifest.lock();
     assert!(manifest.try_lock().is_none());

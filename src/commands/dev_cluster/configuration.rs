@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Nodes turn to this many of the first ones.
 const SEEDS: usize = 2;
 
-/// Where the nodes listen.
+/// Addresses and ports of the nodes.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Places {
     /// The address of the first node; the others have the following ones
@@ -30,7 +30,7 @@ pub(super) struct Places {
 /// Differences of the nodes.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
-    /// How many there are.
+    /// Number of nodes.
     pub(super) nodes: usize,
     pub(super) places: Places,
     /// Each has a directory below this one.
@@ -114,14 +114,14 @@ fn list(name: &str, of: &str, texts: impl Iterator<Item = String>) -> Element {
     Element { children, ..leaf(name, "") }
 }
 
-/// Puts a child in the place of those of its name, or behind all others.
+/// Puts a child in the place of those of its name, or after all others.
 fn set(parent: &mut Element, child: Element) {
     let place = parent.children.iter().position(|it| it.name == child.name);
     parent.children.retain(|it| it.name != child.name);
     parent.children.insert(place.unwrap_or(parent.children.len()), child);
 }
 
-/// Gives all keyspaces so many replicas. Files of 0.4 and 0.5 say it once for all of them.
+/// Sets the replication factor of all keyspaces. Files of 0.4 and 0.5 have one for all of them.
 fn replicate(storage: &mut Element, factor: usize) {
     let keyspaces = storage.children.iter_mut().filter(|child| child.name == "Keyspaces");
     let inner = keyspaces.flat_map(|it| &mut it.children).flat_map(|it| &mut it.children);

@@ -1,18 +1,18 @@
-//! Where a cluster for development has its files.
+//! Directory of a cluster for development.
 
-use crate::commands::failure::Failure;
+use crate::commands::output::Failure;
 use crate::config::FILE_NAME;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// The directory with those of all nodes. One that nobody has named is removed when this is
+/// The directory with those of all nodes. A temporary one is removed when this is
 /// dropped.
 #[derive(Debug)]
 pub(super) struct Directory {
-    path: PathBuf,
-    is_temporary: bool,
+    pub(super) path: PathBuf,
+    pub(super) is_temporary: bool,
 }
 
 fn unusable(path: &Path, source: &io::Error) -> Failure {
@@ -20,17 +20,15 @@ fn unusable(path: &Path, source: &io::Error) -> Failure {
 }
 
 impl Directory {
-    /// The directory that was named, for so many nodes, or a new one among temporary files.
+    /// Opens the named directory, for this number of nodes, or makes a temporary one.
     pub(super) fn open(named: Option<PathBuf>, nodes: usize) -> Result<Self, Failure> {
         let Some(path) = named else {
             let name = format!("alexandra-dev-cluster-{}", std::process::id());
             let path = std::env::temp_dir().join(name);
-            // Not one that somebody else has put there.
+            // Not one that another user has put there.
             let made = DirBuilder::new().mode(0o700).create(&path);
-            return match made {
-                Ok(()) => Ok(Self { path, is_temporary: true }),
-                Err(source) => Err(unusable(&path, &source)),
-            };
+            made.map_err(|source| unusable(&path, &source))?;
+            return Ok(Self { path, is_temporary: true });
         };
         let unusable = |source| unusable(&path, &source);
         fs::create_dir_all(&path).map_err(unusable)?;
@@ -45,14 +43,6 @@ impl Directory {
             )));
         }
         Ok(Self { path, is_temporary: false })
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(super) fn is_temporary(&self) -> bool {
-        self.is_temporary
     }
 }
 
@@ -94,7 +84,7 @@ mod tests {
         let path = parent.path().join("a/cluster");
         let directory = Directory::open(Some(path.clone()), 2).unwrap();
         for node in ["node1", "node2"] {
-            write_configuration(&directory.path().join(node), "<Storage/>").unwrap();
+            write_configuration(&directory.path.join(node), "<Storage/>").unwrap();
         }
         fs::write(path.join("nodes.txt"), "not one").unwrap();
         drop(directory);

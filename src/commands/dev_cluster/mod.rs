@@ -6,12 +6,10 @@ mod directory;
 mod processes;
 mod running;
 
-use super::failure::Failure;
-use super::output;
+use super::offline::load_settings;
+use super::output::{self, Failure};
 use crate::base::machine;
 use crate::config::xml::Element;
-use crate::config::{Loader, Settings};
-use crate::model::comparator::ComparatorRegistry;
 use configuration::{Layout, Places, name};
 use directory::{Directory, write_configuration};
 use processes::{Happening, Process};
@@ -55,23 +53,9 @@ pub(super) struct Arguments {
     places: Places,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    let comparators = ComparatorRegistry::default();
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     // Hosts of a configuration give way to addresses of this cluster, and may be out of reach here.
-    let settings = match Loader::for_tools(&comparators).load(arguments.config.as_deref()) {
-        Ok(loaded) => loaded.settings,
-        Err(errors) => {
-            complain!("{errors}");
-            return ExitCode::from(errors.exit_code());
-        }
-    };
-    match run_cluster(arguments, &settings) {
-        Ok(exit_code) => output::finish(exit_code),
-        Err(failure) => failure.tell(),
-    }
-}
-
-fn run_cluster(arguments: &Arguments, settings: &Settings) -> Result<ExitCode, Failure> {
+    let settings = load_settings(arguments.config.as_deref())?;
     let nodes = usize::from(arguments.nodes);
     let usual = REPLICAS.min(nodes);
     if let Some(factor) = arguments.replication_factor.filter(|&factor| factor > arguments.nodes) {
@@ -85,7 +69,7 @@ fn run_cluster(arguments: &Arguments, settings: &Settings) -> Result<ExitCode, F
     let layout = Layout {
         nodes,
         places: arguments.places.clone(),
-        directory: directory.path().to_owned(),
+        directory: directory.path.clone(),
         replication_factor: match arguments.replication_factor {
             Some(factor) => Some(usize::from(factor)),
             None => (!configured).then_some(usual),
@@ -110,8 +94,9 @@ fn run_cluster(arguments: &Arguments, settings: &Settings) -> Result<ExitCode, F
     };
     let processes = (0..nodes).map(start).collect::<Result<Vec<Process>, _>>()?;
     let starting = (0..nodes).collect();
-    let (polls_left, is_temporary) = (Some(POLLS), directory.is_temporary());
-    Ok(Cluster { layout, processes, happenings, is_temporary, starting, polls_left }.run())
+    let (polls_left, is_temporary) = (Some(POLLS), directory.is_temporary);
+    let cluster = Cluster { layout, processes, happenings, is_temporary, starting, polls_left };
+    Ok(output::finish(cluster.run()))
 }
 
 /// Whether all nodes will find their addresses and ports, which is more easily said before they

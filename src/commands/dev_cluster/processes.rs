@@ -37,7 +37,7 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts a node on the configuration in its directory. It does not hear of the Ctrl-C at our
-    /// terminal, so that nodes end when they are told to; or when this process is gone, however it
+    /// terminal, so that nodes end on a signal; or when this process is gone, however it
     /// went, as then their input ends.
     pub(super) fn start(
         number: usize,
@@ -50,25 +50,19 @@ impl Process {
         command.current_dir(directory).process_group(0);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         if let Some(errors) = child.stderr.take() {
-            thread::spawn(move || {
-                show(number, errors, |line| complain!("{line}"), |_| {});
-            });
+            thread::spawn(move || show(number, errors, |line| complain!("{line}")));
         }
         if let Some(output) = child.stdout.take() {
             let happenings = happenings.clone();
             thread::spawn(move || {
                 // Nobody hears it any more when all are ending.
                 let tell = |happening| drop(happenings.send(happening));
-                show(
-                    number,
-                    output,
-                    |line| say!("{line}"),
-                    |line| {
-                        if line.contains(ANNOUNCEMENT) {
-                            tell(Happening::Serves(number));
-                        }
-                    },
-                );
+                show(number, output, |line| {
+                    say!("{line}");
+                    if line.contains(ANNOUNCEMENT) {
+                        tell(Happening::Serves(number));
+                    }
+                });
                 tell(Happening::Ends(number));
             });
         }
@@ -106,8 +100,8 @@ impl Drop for Process {
     }
 }
 
-/// Prints what a node prints, behind its name, to the end.
-fn show(number: usize, output: impl Read, print: impl Fn(&str), see: impl Fn(&str)) {
+/// Prints the output of a node to its end, each line after the name of the node.
+fn show(number: usize, output: impl Read, print: impl Fn(&str)) {
     let name = name(number);
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
@@ -116,10 +110,7 @@ fn show(number: usize, output: impl Read, print: impl Fn(&str), see: impl Fn(&st
         match (&mut output).take(MOST_LINE).read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => return,
             Ok(_) => {
-                let text = String::from_utf8_lossy(&line);
-                let text = text.trim_end();
-                print(&format!("{name} | {text}"));
-                see(text);
+                print(&format!("{name} | {}", String::from_utf8_lossy(&line).trim_end()));
             }
         }
     }

@@ -4,8 +4,8 @@ use super::configuration::{Layout, Places, name};
 use super::processes::{Happening, Process};
 use crate::admin::ring_report::{Ring, RingEndpoint, Status};
 use crate::base::clock::{Clock, SystemClock};
-use crate::commands::failure::FAILED;
 use crate::commands::nodetool::Client;
+use crate::commands::output::FAILED;
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Interval at which serving nodes are asked whether they see each other.
 const POLL: Duration = Duration::from_millis(200);
 
-/// After so many times the cluster is introduced as it is.
+/// Number of polls after which the cluster is introduced as it is.
 pub(super) const POLLS: u32 = 150;
 
 /// Two signals within this time are one: some send theirs to a process and to its group.
@@ -38,7 +38,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Runs until somebody wants it to end, or no node is left.
+    /// Runs until a signal, or until no node is left.
     pub(super) fn run(mut self) -> ExitCode {
         while self.is_any_running() {
             let awaits_acquaintance = self.starting.is_empty() && self.polls_left.is_some();
@@ -61,7 +61,7 @@ impl Cluster {
         ExitCode::from(FAILED)
     }
 
-    /// Ends all nodes in order; not in order if somebody wants it once more.
+    /// Stops all nodes in order; a second signal kills them.
     fn stop(mut self) -> ExitCode {
         say!("stopping all nodes; once more to kill them");
         let clock = SystemClock::new();
@@ -123,7 +123,7 @@ impl Cluster {
         }
     }
 
-    /// How many nodes one takes for alive, itself included.
+    /// Number of nodes that one takes for alive, itself included.
     fn count_seen(&self, number: usize) -> usize {
         let host = self.layout.address(number).to_string();
         let client = Client::new(&host, self.layout.places.admin_port, None, ASK_TIMEOUT);

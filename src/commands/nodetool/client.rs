@@ -2,7 +2,7 @@
 
 use super::TOKEN_VARIABLE;
 use crate::admin::report::Failure as Answer;
-use crate::commands::failure::Failure;
+use crate::commands::output::Failure;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
-/// Exit code when there is no server, as of old.
+/// Exit code without a server, as in 0.6.
 const NOT_CONNECTED: u8 = 3;
 
 /// Time limit for a connection.
@@ -38,7 +38,7 @@ pub(in crate::commands) struct Client {
     host: String,
     port: u16,
     authorization: Option<HeaderValue>,
-    /// How long the server may take to answer what it can answer at once.
+    /// Time limit for answers that the server can give at once.
     timeout: Duration,
     runtime: Runtime,
 }
@@ -89,7 +89,7 @@ impl Client {
         let watch = async {
             loop {
                 tokio::time::sleep(WATCH_PERIOD).await;
-                // What matters is how the work ends.
+                // Only the end of the work matters.
                 if let Ok(found) = self.answer(&Method::GET, watched, &Map::new()).await {
                     tell(&found);
                 }

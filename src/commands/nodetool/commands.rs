@@ -3,7 +3,7 @@
 
 use super::print::{self, Print, judged, list, nothing, text};
 use super::{column_families, ring};
-use crate::commands::failure::Failure;
+use crate::commands::output::Failure;
 use crate::storage::compaction::{self, ThresholdError};
 use clap::{Args, Subcommand};
 use hyper::Method;
@@ -202,6 +202,16 @@ pub(super) struct Waiting {
     pub(super) no_wait: bool,
 }
 
+impl Command {
+    pub(super) fn call(&self) -> Result<Call, Failure> {
+        match self {
+            Self::Look(look) => look.call(),
+            Self::Change(change) => change.call(),
+            Self::Operation(operation) => operation.call(),
+        }
+    }
+}
+
 /// A request, and how its answer is printed.
 pub(super) struct Call {
     pub(super) method: Method,
@@ -231,7 +241,7 @@ impl Families {
 }
 
 impl Look {
-    pub(super) fn call(&self) -> Result<Call, Failure> {
+    fn call(&self) -> Result<Call, Failure> {
         Ok(match self {
             Self::Info => get("info", text(print::render_info)),
             Self::Ring => get("ring", text(ring::render_ring)),
@@ -273,7 +283,7 @@ impl Look {
 }
 
 impl Change {
-    pub(super) fn call(&self) -> Result<Call, Failure> {
+    fn call(&self) -> Result<Call, Failure> {
         let post = |path, parameters, print| call(Method::POST, path, parameters, print);
         Ok(match self {
             Self::Drain => {
@@ -319,7 +329,7 @@ const REPAIR_USAGE: &str = "Missing keyspace argument.\n\
     usage: alexandra nodetool repair KEYSPACE [COLUMN_FAMILIES]... [--primary-range] [--no-wait]";
 
 impl Operation {
-    pub(super) fn call(&self) -> Result<Call, Failure> {
+    fn call(&self) -> Result<Call, Failure> {
         let (path, parameters) = match self {
             Self::Decommission(_) => ("ring/decommission", json!({})),
             Self::Move { token, .. } => ("ring/move", json!({ "token": token })),
@@ -389,7 +399,7 @@ mod tests {
     use super::*;
     use crate::commands::nodetool::Arguments;
     use crate::kit::manual::check_part;
-    use clap::{ArgAction, FromArgMatches};
+    use clap::ArgAction;
 
     fn nodetool() -> clap::Command {
         Command::augment_subcommands(clap::Command::new("nodetool"))
@@ -424,76 +434,12 @@ mod tests {
         check_part("docs/nodetool.md", "commands", &text);
     }
 
-    fn parsed(words: &[&str]) -> Result<Value, String> {
-        let matches = nodetool().try_get_matches_from([&["nodetool"], words].concat());
-        let call = match Command::from_arg_matches(&matches.unwrap()).unwrap() {
-            Command::Look(look) => look.call(),
-            Command::Change(change) => change.call(),
-            Command::Operation(operation) => operation.call(),
-        };
-        call.map(|call| Value::Object(call.parameters)).map_err(|failure| failure.text)
-    }
-
     #[test]
     fn no_argument_hides_an_option_of_all_commands() {
         let all = Arguments::augment_args(clap::Command::new("nodetool"));
         let is_hidden = |it: &clap::Arg| all.get_arguments().any(|all| all.get_id() == it.get_id());
         for command in nodetool().get_subcommands() {
             assert!(!command.get_arguments().any(is_hidden), "{}", command.get_name());
-        }
-    }
-
-    #[test]
-    fn arguments_become_parameters() {
-        for (words, parameters) in [
-            (&["info"][..], json!({})),
-            (&["netstats", "10.0.0.2"], json!({})),
-            (&["cfstats", "K"], json!({ "keyspace": "K" })),
-            (&["flush"], json!({ "column_families": [], "wait": true })),
-            (
-                &["compact", "--no-wait", "K", "A", "B"],
-                json!({ "keyspace": "K", "column_families": ["A", "B"], "wait": false }),
-            ),
-            (&["removetoken", "5"], json!({ "token": "5", "accept_loss": false })),
-            (&["removetoken", "--accept-loss", "5"], json!({ "token": "5", "accept_loss": true })),
-            (
-                &["repair", "K", "--primary-range"],
-                json!({ "keyspace": "K", "column_families": [], "primary_range": true }),
-            ),
-            (
-                &["cfhistograms", "--since-start", "K", "A"],
-                json!({ "keyspace": "K", "column_family": "A" }),
-            ),
-            (&["cleanup", "K", "A", "--no-wait"], json!({ "keyspace": "K" })),
-            (&["cfhistograms", "K", "A"], json!({ "keyspace": "K", "column_family": "A" })),
-            (&["snapshot", "--keyspace", "K"], json!({ "keyspace": "K" })),
-            (&["allowreturn", "10.0.0.2"], json!({ "address": "10.0.0.2" })),
-            (
-                &["setcachecapacity", "K", "A", "7", "0"],
-                json!({ "keyspace": "K", "column_family": "A", "key_cache": 7, "row_cache": 0 }),
-            ),
-        ] {
-            assert_eq!(parsed(words), Ok(parameters), "{words:?}");
-        }
-    }
-
-    #[test]
-    fn thresholds_that_make_no_sense_are_refused_in_the_words_of_old() {
-        let set = |values: &[&str]| parsed(&[&["setcompactionthreshold"], values].concat());
-        assert_eq!(set(&["4"]), Ok(json!({ "min": 4 })));
-        assert_eq!(set(&["0", "0"]), Ok(json!({ "min": 0, "max": 0 })));
-        let all = json!({ "keyspace": "K", "column_families": ["C"], "min": 2, "max": 8 });
-        assert_eq!(set(&["K", "C", "2", "8"]), Ok(all));
-        for (values, text) in [
-            (&[][..], "Missing threshold value(s)"),
-            (&["K", "C"], "Missing threshold value(s)"),
-            (&["8", "4"], "Min threshold can't be greater than Max threshold"),
-            (&["0", "32"], "Min threshold must be at least 2"),
-            (&["1", "4"], "Min threshold must be at least 2"),
-            (&["4", "many"], "Thresholds are whole numbers"),
-            (&["4", "5", "6"], "Too many threshold values"),
-        ] {
-            assert_eq!(set(values), Err(text.to_owned()), "{values:?}");
         }
     }
 }

@@ -7,13 +7,15 @@ mod commands;
 mod print;
 mod progress;
 mod ring;
+#[cfg(test)]
+mod tests;
 
-use super::failure::{FAILED, Failure};
-use super::output;
+use super::output::{self, FAILED, Failure};
 use clap::ArgAction;
 pub(super) use client::Client;
 use commands::{Change, Command};
 use print::Printed;
+pub(super) use print::render_snapshots;
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -21,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Where the token may stand, besides a file.
+/// Environment variable for the token.
 const TOKEN_VARIABLE: &str = "ALEXANDRA_ADMIN_TOKEN";
 
 #[derive(Debug, clap::Args)]
@@ -57,19 +59,15 @@ pub(super) struct Arguments {
     command: Command,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    let (answer, printed) = match execute(arguments) {
-        Ok(done) => done,
-        Err(failure) => return failure.tell(),
-    };
-    let Printed { text, json, is_well } = printed;
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let (answer, Printed { text, json, is_well }) = execute(arguments)?;
     let exit_code = if is_well { ExitCode::SUCCESS } else { ExitCode::from(FAILED) };
     let json = json.unwrap_or(answer);
     output::text(&if arguments.json { format!("{json:#}\n") } else { text });
-    match arguments.command {
+    Ok(match arguments.command {
         Command::Look(_) => output::finish_telling(exit_code, FAILED),
         Command::Change(_) | Command::Operation(_) => output::finish(exit_code),
-    }
+    })
 }
 
 /// Sends the request of a command; returns the answer, and what is printed of it.
@@ -77,11 +75,7 @@ fn execute(arguments: &Arguments) -> Result<(Value, Printed), Failure> {
     let token = token(arguments.token_file.as_deref())?;
     let timeout = Duration::from_secs(arguments.timeout);
     let client = Client::new(&arguments.host, arguments.port, token, timeout)?;
-    let call = match &arguments.command {
-        Command::Look(look) => look.call()?,
-        Command::Change(change) => change.call()?,
-        Command::Operation(operation) => operation.call()?,
-    };
+    let call = arguments.command.call()?;
     let path = format!("/api/v1/{}", call.path);
     let answer = match &arguments.command {
         Command::Change(Change::Compact(work)) => progress::compact(&client, &path, &call, work)?,
@@ -107,7 +101,7 @@ fn token(file: Option<&Path>) -> Result<Option<String>, Failure> {
 /// The arguments as this program takes them, of a call under the name `nodetool`, or `nodeprobe` as
 /// it was called before 0.6.
 pub(super) fn of_old(mut arguments: Vec<OsString>) -> Vec<OsString> {
-    // The program by its own name: usage is not told of `nodetool nodetool`.
+    // The program by its own name, or usage would name `nodetool nodetool`.
     arguments.splice(..1, ["alexandra".into(), "nodetool".into()]);
     arguments.into_iter().map(|argument| long_option(&argument).unwrap_or(argument)).collect()
 }

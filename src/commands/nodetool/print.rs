@@ -152,8 +152,8 @@ pub(super) fn render_operation(state: &OperationState) -> String {
     text
 }
 
-/// The table of `alexandra snapshot list`.
-pub(super) fn render_snapshots(snapshots: &[Snapshot]) -> String {
+/// Table of snapshots.
+pub(in crate::commands) fn render_snapshots(snapshots: &[Snapshot]) -> String {
     if snapshots.is_empty() {
         return "no snapshot found\n".to_owned();
     }
@@ -172,138 +172,19 @@ pub(super) fn render_snapshots(snapshots: &[Snapshot]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::progress;
-    use super::*;
-    use crate::admin::report::{Cache, Memory, Repaired};
-    use crate::storage::caches::CacheStats;
-    use crate::storage::database::{Trouble, TroubleKind};
-
-    #[test]
-    fn the_lines_of_old_come_first() {
-        let mut info = Info {
-            token: "131510143486491110558943625058112528951".into(),
-            generation: 1_795_146_411,
-            uptime_seconds: 28,
-            load_bytes: 495,
-            memory: Memory {
-                resident_bytes: Some(12_593_397),
-                limit_bytes: 512 << 20,
-                memtables_bytes: 1 << 19,
-                memtables_budget_bytes: 48 << 20,
-                key_caches_bytes: 1 << 20,
-                key_caches_budget_bytes: 2 << 20,
-                row_caches_budget_bytes: 8 << 20,
-                requests_bytes: 3 << 20,
-                requests_budget_bytes: 112 << 20,
-                ..Memory::default()
-            },
-            block_cache: Cache {
-                stats: CacheStats { capacity: 32 << 20, ..CacheStats::default() },
-                recent_hit_rate: None,
-            },
-            ..Info::default()
-        };
-        let expected = "131510143486491110558943625058112528951\n\
-                        Load             : 495 bytes\n\
-                        Generation No    : 1795146411\n\
-                        Uptime (seconds) : 28\n\
-                        Heap Memory (MB) : 12.01 / 512.00\n\
-                        Memtables (MB)   : 0.50 / 48.00\n\
-                        Key Caches (MB)  : 1.00 / 2.00\n\
-                        Row Caches (MB)  : 0.00 / 8.00\n\
-                        Requests (MB)    : 3.00 / 112.00\n\
-                        Block Cache (MB) : 0.00 / 32.00\n";
-        assert_eq!(render_info(&info), expected);
-        let text = "takes no writes: the commit log has stopped".to_owned();
-        info.troubles = vec![Trouble { kind: TroubleKind::LogStopped, text }];
-        let expected =
-            format!("{expected}Trouble          : takes no writes: the commit log has stopped\n");
-        assert_eq!(render_info(&info), expected);
-    }
+    use super::load;
 
     #[test]
     fn loads_have_at_most_two_decimals() {
-        let cases = [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1 KB"), (34_478, "33.67 KB")];
-        for (bytes, text) in cases {
+        for (bytes, text) in [
+            (0, "0 bytes"),
+            (1023, "1023 bytes"),
+            (1024, "1 KB"),
+            (34_478, "33.67 KB"),
+            (3 << 29, "1.5 GB"),
+            (u64::MAX, "16777216 TB"),
+        ] {
             assert_eq!(load(bytes), text);
         }
-        assert_eq!(load(3 << 29), "1.5 GB");
-        assert_eq!(load(u64::MAX), "16777216 TB");
-    }
-
-    #[test]
-    fn pools_have_the_layout_of_0_6() {
-        let pool = |name: &str, completed| Pool {
-            pool: name.to_owned(),
-            active: 0,
-            pending: 0,
-            completed,
-        };
-        let expected = "\
-            Pool Name                    Active   Pending      Completed\n\
-            GMFD                              0         0              0\n\
-            ROW-MUTATION-STAGE                0         0              7\n";
-        assert_eq!(render_pools(&[pool("GMFD", 0), pool("ROW-MUTATION-STAGE", 7)]), expected);
-    }
-
-    #[test]
-    fn what_was_done_is_told() {
-        let state = OperationState {
-            operation: "decommission".to_owned(),
-            mode: "Decommissioned".to_owned(),
-            seconds: 2.25,
-            collected: vec![Collected {
-                address: [10, 0, 0, 2].into(),
-                progress: Progress {
-                    ranges: 4,
-                    ranges_done: 4,
-                    rows: 7,
-                    bytes: 900,
-                    expected_rows: 0,
-                },
-            }],
-            done: Some("this node has left".to_owned()),
-            ..OperationState::default()
-        };
-        assert_eq!(
-            render_operation(&state),
-            "10.0.0.2 has collected 4 ranges: 7 rows, 900 bytes\n\
-             decommission: this node has left, in 2.2 s\n"
-        );
-        assert_eq!(progress::brief(&state), "Decommissioned (4 of 4 ranges, 900 bytes)");
-    }
-
-    #[test]
-    fn a_repair_tells_how_far_it_is_and_what_it_has_done() {
-        let received = Received { address: [10, 0, 0, 3].into(), rows: 2, bytes: 410 };
-        let mut state = OperationState {
-            operation: "repair".to_owned(),
-            mode: "Repairing Blog.Authors".to_owned(),
-            seconds: 1.5,
-            repaired: vec![Repaired {
-                column_family: "Blog.Authors".to_owned(),
-                ranges: 3,
-                rows_read: 300,
-                rows_differed: 2,
-                bytes_differed: 200,
-                received: vec![received],
-            }],
-            rows_hashed: 150,
-            rows_to_hash: 300,
-            done: Some("3 ranges".to_owned()),
-            ..OperationState::default()
-        };
-        assert_eq!(
-            progress::brief(&state),
-            "Repairing Blog.Authors: 150 of about 300 rows read, 50 %"
-        );
-        (state.rows_hashed, state.rows_to_hash) = (0, 0);
-        assert_eq!(progress::brief(&state), "Repairing Blog.Authors");
-        assert_eq!(
-            render_operation(&state),
-            "Blog.Authors: 3 ranges compared, 300 rows read, 2 rows of 200 bytes differed\n\
-             \u{20}   10.0.0.3 has got 2 rows, 410 bytes\n\
-             repair: 3 ranges, in 1.5 s\n"
-        );
     }
 }

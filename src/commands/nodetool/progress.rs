@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::commands::{Call, Work};
 use crate::admin::report::{Compaction, Compactions, Done, OperationState};
-use crate::commands::failure::Failure;
+use crate::commands::output::Failure;
 use crate::commands::progress::Progress as Bar;
 use crate::repair::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -84,7 +84,7 @@ pub(super) fn compact(
     Ok(answer)
 }
 
-/// The compaction that the command waits for, as far as can be told.
+/// The compaction that the command probably waits for.
 fn asked_for<'a>(
     keyspace: Option<&str>,
     families: &[String],

@@ -1,6 +1,5 @@
 //! `alexandra sstable dump`.
 
-use super::Outcome;
 use super::target::{Files, ToolError};
 use crate::base::fs::{File, FileSystem};
 use crate::base::utc::UtcTime;
@@ -39,15 +38,15 @@ pub(super) struct Arguments {
     files: Vec<PathBuf>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
+pub(super) fn run(arguments: &Arguments) -> Result<bool, ToolError> {
     let files = Files::open(&arguments.files)?;
     let mut out = BufWriter::new(io::stdout());
-    let mut outcome = Outcome::Sound;
+    let mut is_sound = true;
     for path in &files.paths {
-        outcome = outcome.and(dump(&*files.fs, path, arguments, &mut out)?);
+        is_sound &= dump(&*files.fs, path, arguments, &mut out)?;
     }
     out.flush()?;
-    Ok(outcome)
+    Ok(is_sound)
 }
 
 fn dump(
@@ -55,21 +54,21 @@ fn dump(
     path: &Path,
     arguments: &Arguments,
     out: &mut dyn Write,
-) -> Result<Outcome, ToolError> {
+) -> Result<bool, ToolError> {
     writeln!(out, "{}", path.display())?;
     let file = fs.open(path).context("open", path)?;
     let size = file.size().context("open", path)?;
     let frame = Frame::read(&*file).context("read", path)?;
     let properties = frame.properties(&*file).map(|(_, properties)| properties);
-    let mut outcome = Outcome::of(frame.header_fault.is_none() && frame.footer.is_some());
+    let mut is_sound = frame.header_fault.is_none() && frame.footer.is_some();
     if let Some(properties) = &properties {
         print_properties(properties, size, out)?;
     } else {
         writeln!(out, "  its properties cannot be read: see alexandra sstable verify")?;
-        outcome = Outcome::Damaged;
+        is_sound = false;
     }
     if arguments.blocks {
-        outcome = outcome.and(print_blocks(&*file, &frame, out)?);
+        is_sound &= print_blocks(&*file, &frame, out)?;
     }
     if (arguments.rows || arguments.cells)
         && let Some(properties) = properties
@@ -78,13 +77,13 @@ fn dump(
         let family = properties.schema(&ComparatorRegistry::default());
         let (Some(partitioner), Some(family)) = (partitioner, family) else {
             writeln!(out, "  its rows cannot be shown: its comparator is not known")?;
-            return Ok(outcome);
+            return Ok(is_sound);
         };
         let rows = SoundRows::of(&*file, path, partitioner)?;
         let mut printer = RowPrinter { family, partitioner, with_cells: arguments.cells, out };
-        outcome = outcome.and(printer.print(rows)?);
+        is_sound &= printer.print(rows)?;
     }
-    Ok(outcome)
+    Ok(is_sound)
 }
 
 fn print_properties(properties: &Properties, size: u64, out: &mut dyn Write) -> io::Result<()> {
@@ -117,9 +116,9 @@ fn print_properties(properties: &Properties, size: u64, out: &mut dyn Write) -> 
     line("Written at", &UtcTime(properties.created_at_micros / 1000))
 }
 
-fn print_blocks(file: &dyn File, frame: &Frame, out: &mut dyn Write) -> io::Result<Outcome> {
+fn print_blocks(file: &dyn File, frame: &Frame, out: &mut dyn Write) -> io::Result<bool> {
     writeln!(out, "  {:>14} {:>10} {:>10} {:>8}  kind", "offset", "length", "raw", "entries")?;
-    let mut outcome = Outcome::Sound;
+    let mut is_sound = true;
     for piece in BlockScan::within(file, frame) {
         match piece {
             Piece::Block { handle, kind, block } => {
@@ -129,12 +128,12 @@ fn print_blocks(file: &dyn File, frame: &Frame, out: &mut dyn Write) -> io::Resu
             }
             Piece::Damage { range, reason, .. } => {
                 let (offset, length) = (range.start, range.end - range.start);
-                outcome = Outcome::Damaged;
+                is_sound = false;
                 writeln!(out, "  {offset:>14} {length:>10} {:>10} {:>8}  {reason}", "", "")?;
             }
         }
     }
-    Ok(outcome)
+    Ok(is_sound)
 }
 
 /// Prints the rows of a file, and names what cannot be read.
@@ -146,13 +145,13 @@ struct RowPrinter<'a> {
 }
 
 impl RowPrinter<'_> {
-    fn print(&mut self, mut rows: SoundRows<'_>) -> io::Result<Outcome> {
-        let mut outcome = Outcome::Sound;
+    fn print(&mut self, mut rows: SoundRows<'_>) -> io::Result<bool> {
+        let mut is_sound = true;
         let mut row = PrintedRow::default();
         while let Some(item) = rows.advance() {
             match item {
                 Item::Row { key, deletion, stated } => {
-                    outcome = outcome.and(self.end(std::mem::take(&mut row))?);
+                    is_sound &= self.end(std::mem::take(&mut row))?;
                     self.head(&key, deletion, stated)?;
                     row.stated = stated.map_or(0, |(cells, _)| cells);
                 }
@@ -167,11 +166,11 @@ impl RowPrinter<'_> {
                 }
                 Item::Damage(damage) => {
                     writeln!(self.out, "  DAMAGED: {damage}")?;
-                    outcome = Outcome::Damaged;
+                    is_sound = false;
                 }
             }
         }
-        Ok(outcome.and(self.end(row)?))
+        Ok(is_sound & self.end(row)?)
     }
 
     fn head(
@@ -202,7 +201,7 @@ impl RowPrinter<'_> {
     }
 
     /// Prints what is to be said after the cells of a row.
-    fn end(&mut self, row: PrintedRow) -> io::Result<Outcome> {
+    fn end(&mut self, row: PrintedRow) -> io::Result<bool> {
         if let (Some(first), Some(last)) = (row.first, row.last) {
             let [first, last] = [&first, &last].map(|cell| place(&self.family, cell.place()));
             writeln!(self.out, "    from {first} to {last}")?;
@@ -210,7 +209,7 @@ impl RowPrinter<'_> {
         if row.cells < row.stated {
             writeln!(self.out, "    DAMAGED: only {} cells can be read", row.cells)?;
         }
-        Ok(Outcome::of(row.cells >= row.stated))
+        Ok(row.cells >= row.stated)
     }
 }
 

@@ -1,6 +1,5 @@
 //! `alexandra sstable export`.
 
-use super::Outcome;
 use super::target::{ConfigArguments, Files, ToolError, describe_itself, families};
 use super::verify::OTHER_FILE;
 use crate::base::fs::FileSystem;
@@ -60,26 +59,23 @@ pub(super) struct Arguments {
     pub(super) targets: Vec<PathBuf>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
+pub(super) fn run(arguments: &Arguments) -> Result<bool, ToolError> {
     let Arguments { config, targets, .. } = arguments;
     if config.takes_files(targets) {
         let files = Files::open(targets)?;
-        let first =
-            files.paths.first().ok_or_else(|| ToolError::Usage("name an SSTable".into()))?;
+        let first = files.paths.first().ok_or("name an SSTable")?;
         let (_, family, partitioner) = describe_itself(&*files.fs, first)?;
         for other in &files.paths {
             let (_, other_family, _) = describe_itself(&*files.fs, other)?;
             if (&other_family.keyspace, &other_family.name) != (&family.keyspace, &family.name) {
                 let text = format!("{} is not of {family}: export it alone", other.display());
-                return Err(ToolError::Usage(text));
+                return Err(text.into());
             }
         }
         return run_on(&files.fs, &files.paths, (&family, partitioner), arguments);
     }
     let [_, _] = &targets[..] else {
-        return Err(ToolError::Usage(
-            "name SSTables, or a keyspace and a column family of the configuration".into(),
-        ));
+        return Err("name SSTables, or a keyspace and a column family of the configuration".into());
     };
     let configured = config.open()?;
     let families = families(&configured.settings, targets)?;
@@ -89,8 +85,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
         let file = table.path.display();
         match table.state {
             TableState::Present | TableState::WrongSize { .. } => Ok(table.path),
-            TableState::Other => Err(ToolError::Usage(format!("{file}: {OTHER_FILE}"))),
-            TableState::Missing => Err(ToolError::Usage(format!("{file} of {schema} is missing"))),
+            TableState::Other => Err(format!("{file}: {OTHER_FILE}")),
+            TableState::Missing => Err(format!("{file} of {schema} is missing")),
         }
     });
     let files = files.collect::<Result<Vec<_>, _>>()?;
@@ -103,7 +99,7 @@ fn run_on(
     files: &[PathBuf],
     (family, partitioner): (&ColumnFamilySchema, Partitioner),
     arguments: &Arguments,
-) -> Result<Outcome, ToolError> {
+) -> Result<bool, ToolError> {
     let cache = Arc::new(BlockCache::new(0));
     let open = |path: &PathBuf| SsTable::open(fs, path, 0, partitioner, &cache);
     let tables = files.iter().map(open).collect::<Result<Vec<_>, _>>()?;
@@ -117,9 +113,9 @@ fn run_on(
         excluded: keys(&arguments.excluded, arguments.hex_keys)?,
     };
     if arguments.keys_only {
-        print_keys(&tables, partitioner, &selection, arguments.hex_keys, &mut output)?;
+        print_keys(&tables, &selection, arguments.hex_keys, &mut output)?;
         output.flush()?;
-        return Ok(Outcome::Sound);
+        return Ok(true);
     }
     let shape = if arguments.original_shape { Shape::Original } else { Shape::Full };
     let rows: u64 = tables.iter().map(|table| table.properties().rows).sum();
@@ -144,7 +140,7 @@ fn run_on(
             exported.left_out
         );
     }
-    Ok(Outcome::of(exported.damaged.is_empty()))
+    Ok(exported.damaged.is_empty())
 }
 
 fn keys(named: &[OsString], are_hex: bool) -> Result<BTreeSet<RowKey>, ToolError> {
@@ -153,19 +149,18 @@ fn keys(named: &[OsString], are_hex: bool) -> Result<BTreeSet<RowKey>, ToolError
             return Ok(RowKey::new(named.as_bytes()));
         }
         let bytes = named.to_str().and_then(unhex).map(|bytes| RowKey::new(&bytes));
-        bytes.ok_or_else(|| ToolError::Usage(format!("{} is not hexadecimal", named.display())))
+        bytes.ok_or_else(|| format!("{} is not hexadecimal", named.display()).into())
     };
     named.iter().map(key).collect()
 }
 
 fn print_keys(
     tables: &[SsTable],
-    partitioner: Partitioner,
     selection: &Selection,
     as_hex: bool,
     output: &mut dyn Write,
 ) -> Result<(), ToolError> {
-    let mut rows = MergedRows::of_whole(tables, partitioner)?;
+    let mut rows = MergedRows::of_whole(tables)?;
     while let Some((key, _)) = rows.advance()? {
         let bytes = key.key().as_bytes();
         let is_wanted = selection.keys.is_empty() || selection.keys.contains(key.key());

@@ -1,6 +1,5 @@
 //! `alexandra sstable import`.
 
-use super::Outcome;
 use super::target::{
     ConfigArguments, Configured, ToolError, check_output, family_of, folder_of, taken,
     writer_options,
@@ -12,7 +11,6 @@ use crate::config::Settings;
 use crate::config::settings::ColumnFamilySettings;
 use crate::storage::error::{FileContext, FileError};
 use crate::storage::json::{Imported, Importer};
-use crate::storage::offline::OfflineError;
 use crate::storage::sstable::WrittenFile;
 use crate::storage::{directory, files, foreign};
 use std::fs::File;
@@ -41,7 +39,7 @@ pub(super) struct Arguments {
     pub(super) json: PathBuf,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
+pub(super) fn run(arguments: &Arguments) -> Result<bool, ToolError> {
     let settings = arguments.config.load()?;
     let family = family_of(&settings, &arguments.keyspace, &arguments.family)?;
     if let Some(output) = &arguments.output {
@@ -49,20 +47,20 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
         let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
         let imported = to_file(&fs, &settings, &family, &arguments.json, output)?;
         tell(&imported, std::slice::from_ref(output));
-        return Ok(Outcome::Sound);
+        return Ok(true);
     }
     create_directories(&settings)?;
     let configured = Configured::lock(settings)?;
     let (imported, names) = to_store(&configured, &family, &arguments.json)?;
     tell(&imported, &names);
-    Ok(Outcome::Sound)
+    Ok(true)
 }
 
 /// Rows may be imported before the first start of a server.
 fn create_directories(settings: &Settings) -> Result<(), ToolError> {
     let directories = &settings.directories;
     let log = directories.commit_log.as_path();
-    foreign::check(&OsFileSystem, &directories.data, log).map_err(OfflineError::from)?;
+    foreign::check(&OsFileSystem, &directories.data, log)?;
     for path in &directories.data {
         directory::create(&OsFileSystem, path).context("create", path)?;
     }
@@ -133,12 +131,12 @@ fn publish(fs: &dyn FileSystem, file: &Path, output: &Path) -> Result<(), ToolEr
 fn import(
     importer: &Importer<'_>,
     json: &Path,
-    next_path: &mut dyn FnMut() -> Result<PathBuf, FileError>,
+    next_path: &mut (dyn FnMut() -> Result<PathBuf, FileError> + Send),
 ) -> Result<Imported, ToolError> {
     let metadata = json.metadata().context("open", json)?;
     if !metadata.is_file() {
         let text = format!("{}: the text is read twice, write it to a file first", json.display());
-        return Err(ToolError::Usage(text));
+        return Err(text.into());
     }
     let size = metadata.len();
     // The text is read twice.

@@ -16,7 +16,9 @@ pub(super) use old_tools::OldTool;
 
 use super::output;
 use super::serve::start_logging;
+use crate::storage::json::ExportError;
 use clap::Subcommand;
+use std::io;
 use std::process::ExitCode;
 use target::ToolError;
 
@@ -72,32 +74,21 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
     if is_telling { output::finish_telling(exit_code, FAILED) } else { output::finish(exit_code) }
 }
 
-/// Result of a command that did its work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    Sound,
-    Damaged,
-}
-
-impl Outcome {
-    fn of(is_sound: bool) -> Self {
-        if is_sound { Self::Sound } else { Self::Damaged }
+/// Exit code of a command that did its work, true if all was sound, or of one that failed.
+fn exit(done: Result<bool, ToolError>) -> ExitCode {
+    let error = match done {
+        Ok(true) => return ExitCode::SUCCESS,
+        Ok(false) => return ExitCode::from(DAMAGED),
+        Err(error) => error,
+    };
+    let of_output = match error.downcast_ref() {
+        Some(ExportError::Write(error)) => Some(error),
+        _ => error.downcast_ref::<io::Error>(),
+    };
+    if of_output.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+        return ExitCode::SUCCESS;
     }
-
-    fn and(self, other: Self) -> Self {
-        Self::of(self == Self::Sound && other == Self::Sound)
-    }
-}
-
-fn exit(done: Result<Outcome, ToolError>) -> ExitCode {
-    match done {
-        Ok(Outcome::Sound) => ExitCode::SUCCESS,
-        Ok(Outcome::Damaged) => ExitCode::from(DAMAGED),
-        // The reader of our output has enough of it.
-        Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
-        Err(error) => {
-            complain!("{error}");
-            ExitCode::from(FAILED)
-        }
-    }
+    let is_plain = error.is::<io::Error>();
+    complain!("{}{error}", if is_plain { "cannot write the output: " } else { "" });
+    ExitCode::from(FAILED)
 }

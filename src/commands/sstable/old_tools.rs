@@ -1,10 +1,10 @@
 //! The program under the names of tools of 0.6: `sstable2json`, `sstablekeys`, `json2sstable`.
-//! Their options and outputs are as of old, the files are ours.
+//! Their options and outputs are those of 0.6, the files are ours.
 
+use super::exit;
 use super::export;
 use super::import;
 use super::target::{ConfigArguments, ToolError, family_of};
-use super::{Outcome, exit};
 use crate::commands::output;
 use crate::commands::serve::start_logging;
 use clap::Parser;
@@ -127,7 +127,7 @@ fn to_json(parsed: ToJson) -> ExitCode {
 
 /// An SSTable in the folder of its keyspace counts only through the manifest: it becomes one of
 /// the column family, with a number of its own. Anywhere else it is a file of the given name.
-fn from_json(parsed: FromJson) -> Result<Outcome, ToolError> {
+fn from_json(parsed: FromJson) -> Result<bool, ToolError> {
     let FromJson { keyspace, family, properties, json, sstable } = parsed;
     let config = ConfigArguments { config: None, properties };
     let settings = config.load()?;

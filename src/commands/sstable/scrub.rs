@@ -1,6 +1,5 @@
 //! `alexandra sstable scrub`.
 
-use super::Outcome;
 use super::target::{
     ConfigArguments, Configured, Files, ToolError, check_output, describe_itself, families,
     writer_options,
@@ -13,8 +12,9 @@ use crate::model::schema::ColumnFamilySchema;
 use crate::storage::check::{Expected, Report, Salvaged, salvage};
 use crate::storage::error::FileError;
 use crate::storage::offline::TableState;
-use crate::storage::sstable::split_writer::Paths;
-use crate::storage::sstable::{Compression, SplitWriter, WriterOptions, WrittenFile};
+use crate::storage::sstable::{
+    Compression, OutputOptions, Outputs, SplitWriter, WriterOptions, WrittenFile,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ struct Aim {
     options: WriterOptions,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
+pub(super) fn run(arguments: &Arguments) -> Result<bool, ToolError> {
     let Arguments { config, accept_loss, output, targets } = arguments;
     if let Some(output) = output {
         return scrub_file(config, targets, output, *accept_loss);
@@ -56,32 +56,28 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
     if config.takes_files(targets) {
         let text = "an SSTable is replaced in its column family: name the configuration by \
                     --config and the column family, or another file by --output";
-        return Err(ToolError::Usage(text.into()));
+        return Err(text.into());
     }
     let configured = config.open()?;
-    let mut outcome = Outcome::Sound;
+    let mut is_sound = true;
     for family in families(&configured.settings, targets)? {
         let options = writer_options(&configured.settings, &family);
         let expected = configured.expected(&family.schema);
         let aim = Aim { expected, family: family.schema, options };
-        outcome = outcome.and(scrub_family(&configured, &aim, *accept_loss)?);
+        is_sound &= scrub_family(&configured, &aim, *accept_loss)?;
     }
-    Ok(outcome)
+    Ok(is_sound)
 }
 
-fn scrub_family(
-    configured: &Configured,
-    aim: &Aim,
-    accept_loss: bool,
-) -> Result<Outcome, ToolError> {
+fn scrub_family(configured: &Configured, aim: &Aim, accept_loss: bool) -> Result<bool, ToolError> {
     let open = || configured.server.family(&aim.family.keyspace, &aim.family.name);
-    let mut outcome = Outcome::Sound;
+    let mut is_sound = true;
     let mut offline = match open() {
         Err(error) if error.is_of_manifest() => {
             say!("{}: DAMAGED\n  {error}", aim.family);
-            outcome = Outcome::Damaged;
+            is_sound = false;
             if !accept_loss {
-                return Ok(outcome);
+                return Ok(is_sound);
             }
             adopt_orphans(configured, aim)?;
             open()?
@@ -91,7 +87,7 @@ fn scrub_family(
     for table in offline.tables() {
         let file = table.path.display();
         if table.state == TableState::Missing {
-            outcome = Outcome::Damaged;
+            is_sound = false;
             say!("{file} of {} is missing: put it back", aim.family);
             if accept_loss {
                 offline.replace(&[], &[table.generation])?;
@@ -106,13 +102,14 @@ fn scrub_family(
             say!("{file}: {OTHER_FILE}");
             if accept_loss {
                 adopt_orphans(configured, aim)?;
-                return Ok(scrub_family(configured, aim, false)?.and(Outcome::Damaged));
+                scrub_family(configured, aim, false)?;
+                return Ok(false);
             }
             say!("  left as it is: put the right one back. --accept-loss makes a new manifest");
-            outcome = Outcome::Damaged;
+            is_sound = false;
             continue;
         }
-        outcome = outcome.and(print_briefly(&report));
+        is_sound &= print_briefly(&report);
         if report.is_sound() {
             continue;
         }
@@ -121,7 +118,7 @@ fn scrub_family(
             continue;
         }
         let mut next_path = || offline.new_path();
-        let Some(saved) = save(&*configured.fs, &report, aim, accept_loss, &mut next_path)? else {
+        let Some(saved) = save(&configured.fs, &report, aim, accept_loss, &mut next_path)? else {
             say!("  left as it is: --accept-loss goes on without what is lost");
             continue;
         };
@@ -133,7 +130,7 @@ fn scrub_family(
             say!("  the damaged file is kept as {}", path.display());
         }
     }
-    Ok(outcome)
+    Ok(is_sound)
 }
 
 /// Makes a manifest of the SSTables that are there: those with their final names, be they damaged,
@@ -162,32 +159,33 @@ fn adopt_orphans(configured: &Configured, aim: &Aim) -> Result<(), ToolError> {
 
 /// Saves what can be read of a file; `None` if something is lost and that is not accepted.
 fn save(
-    fs: &dyn FileSystem,
+    fs: &Arc<dyn FileSystem>,
     report: &Report,
     aim: &Aim,
     accept_loss: bool,
-    next_path: &mut dyn FnMut() -> Result<PathBuf, FileError>,
+    next_path: &mut (dyn FnMut() -> Result<PathBuf, FileError> + Send),
 ) -> Result<Option<Vec<WrittenFile>>, ToolError> {
     let rows = |counts: Option<(u64, u64)>| counts.map_or(0, |(rows, _)| rows);
     // Each row takes more than a byte, whatever a file claims.
     let expected_rows = rows(report.stated).min(report.size).max(rows(report.found));
     let now = SystemClock::new().now_micros();
     let (family, partitioner) = (&*aim.family, aim.options.partitioner);
-    let (options, paths) = (aim.options.clone(), Paths::new(next_path));
-    let mut sink = SplitWriter::new(fs, family, options, expected_rows, now, paths);
+    let options = OutputOptions::unsplit(aim.options.clone(), expected_rows, now);
+    let mut sink = SplitWriter::new(Outputs::new(fs, &aim.family, options, next_path));
     let progress = Progress::new("Saving", &report.file, report.size);
     let mut told = |bytes| progress.set(bytes);
-    let salvaged = salvage(fs, report, (family, partitioner), &mut sink, &mut told)?;
+    let salvaged = salvage(&**fs, report, (family, partitioner), &mut sink, &mut told)?;
     drop(progress);
-    let (written, empty): (Vec<_>, Vec<_>) =
-        sink.finish()?.into_iter().partition(|file| file.properties.rows > 0);
-    discard(fs, &empty);
+    let written = sink.finish()?;
     if !tell(&salvaged) && !accept_loss {
-        discard(fs, &written);
+        discard(&**fs, &written);
         return Ok(None);
     }
     Ok(Some(written))
 }
+
+const OUTPUT_USAGE: &str = "--output takes what is saved of one SSTable: name it, and a keyspace \
+    and column family behind it if the new file is to be of these";
 
 /// Saves a file that is in no column family; what is saved may be for another one.
 fn scrub_file(
@@ -195,17 +193,11 @@ fn scrub_file(
     targets: &[PathBuf],
     output: &Path,
     accept_loss: bool,
-) -> Result<Outcome, ToolError> {
-    let (file, names) = match targets {
-        [file, names @ ..] if [0, 2].contains(&names.len()) => (file, names),
-        _ => {
-            return Err(ToolError::Usage(
-                "--output takes what is saved of one SSTable: name it, and a keyspace and column \
-                 family behind it if the new file is to be of these"
-                    .into(),
-            ));
-        }
-    };
+) -> Result<bool, ToolError> {
+    let [file, names @ ..] = targets else { return Err(OUTPUT_USAGE.into()) };
+    if ![0, 2].contains(&names.len()) {
+        return Err(OUTPUT_USAGE.into());
+    }
     let into = if names.is_empty() {
         None
     } else {
@@ -218,11 +210,11 @@ fn scrub_file(
     check_output(fs, output)?;
     let aim = aim(fs, file, into)?;
     let report = verify_file(fs, file, &aim.expected)?;
-    let outcome = print_briefly(&report);
+    let is_sound = print_briefly(&report);
     if report.is_foreign {
         let text = "its rows sort otherwise than those of that column family: export them, and \
                     import them there";
-        return Err(ToolError::Usage(text.into()));
+        return Err(text.into());
     }
     let mut number = 0;
     let mut next_path = || {
@@ -233,14 +225,14 @@ fn scrub_file(
         }
         Ok(PathBuf::from(path))
     };
-    let Some(saved) = save(fs, &report, &aim, accept_loss, &mut next_path)? else {
+    let Some(saved) = save(&files.fs, &report, &aim, accept_loss, &mut next_path)? else {
         say!("  nothing is written: --accept-loss goes on without what is lost");
-        return Ok(Outcome::Damaged);
+        return Ok(false);
     };
     for file in saved {
         say!("  saved as {}", file.path.display());
     }
-    Ok(outcome)
+    Ok(is_sound)
 }
 
 /// A file that is in no column family says itself which one it is of, unless that is given.
@@ -287,10 +279,10 @@ fn tell(salvaged: &Salvaged) -> bool {
     is_whole
 }
 
-fn print_briefly(report: &Report) -> Outcome {
+fn print_briefly(report: &Report) -> bool {
     if report.is_sound() {
         say!("{}: sound, left as it is", report.file.display());
-        return Outcome::Sound;
+        return true;
     }
     print(report)
 }

@@ -1,30 +1,30 @@
 //! Targets of a command: files that it is given, or column families of a configuration.
 
 use crate::base::fs::{DirEntry, FileSystem, Lock, OsFileSystem};
+use crate::commands::offline::load_settings;
 use crate::config::settings::{ColumnFamilySettings, SYSTEM_KEYSPACE};
-use crate::config::{ConfigErrors, Loader, Properties, Settings};
+use crate::config::{Properties, Settings};
 use crate::model::comparator::ComparatorRegistry;
 use crate::model::schema::ColumnFamilySchema;
 use crate::node;
 use crate::ring::Partitioner;
 use crate::storage::check::Expected;
 use crate::storage::commitlog::holds_segments;
-use crate::storage::error::{FileContext, FileError, ReadError};
+use crate::storage::error::FileContext;
 use crate::storage::files::{FileName, LOCK_FILE};
-use crate::storage::json::{ExportError, ImportError};
-use crate::storage::offline::{OfflineError, OfflineServer, lock_around};
+use crate::storage::offline::{OfflineServer, lock_around};
 use crate::storage::sstable::scan::Frame;
 use crate::storage::sstable::{Properties as FileProperties, WriterOptions};
 use crate::storage::system::log_guard::LogGuard;
 use std::collections::BTreeMap;
-use std::io;
+use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The variable that names the configuration where no option does.
 const STORAGE_CONFIG: &str = "STORAGE_CONFIG";
 
-/// Where the configuration is.
+/// Arguments that name the configuration.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct ConfigArguments {
     /// A storage-conf.xml, or the directory that holds it; else the environment variable
@@ -37,36 +37,8 @@ pub(super) struct ConfigArguments {
     pub(super) properties: Vec<String>,
 }
 
-/// Why a command could not do its work.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ToolError {
-    #[error(transparent)]
-    Config(#[from] ConfigErrors),
-    #[error(transparent)]
-    Offline(#[from] OfflineError),
-    #[error(transparent)]
-    File(#[from] FileError),
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    #[error(transparent)]
-    Export(#[from] ExportError),
-    #[error(transparent)]
-    Import(#[from] ImportError),
-    #[error("cannot write the output: {0}")]
-    Output(#[from] io::Error),
-    /// The arguments make no sense together.
-    #[error("{0}")]
-    Usage(String),
-}
-
-impl ToolError {
-    pub(super) fn is_broken_pipe(&self) -> bool {
-        let (Self::Output(error) | Self::Export(ExportError::Write(error))) = self else {
-            return false;
-        };
-        error.kind() == io::ErrorKind::BrokenPipe
-    }
-}
+/// Why a command could not do its work. An [`std::io::Error`] is of the output.
+pub(super) type ToolError = Box<dyn Error>;
 
 impl ConfigArguments {
     /// Whether targets are files and folders. Otherwise they name a keyspace of the configuration
@@ -84,12 +56,11 @@ impl ConfigArguments {
 
     /// Reads the configuration.
     pub(super) fn load(&self) -> Result<Settings, ToolError> {
-        let comparators = ComparatorRegistry::default();
         let properties = Properties::parse(&self.properties);
         let path = self.config.clone().or_else(|| properties.config_directory());
         let variable = std::env::var_os(STORAGE_CONFIG).filter(|value| !value.is_empty());
         let path = path.or_else(|| variable.map(PathBuf::from));
-        Ok(Loader::for_tools(&comparators).load(path.as_deref())?.settings)
+        Ok(load_settings(path.as_deref())?)
     }
 
     /// Reads the configuration and locks its directories.
@@ -168,7 +139,7 @@ fn check_keyspace(settings: &Settings, keyspace: &str) -> Result<(), ToolError> 
     if keyspace == SYSTEM_KEYSPACE || settings.keyspace(keyspace).is_some() {
         return Ok(());
     }
-    Err(ToolError::Usage(format!("Keyspace {keyspace} does not exist")))
+    Err(format!("Keyspace {keyspace} does not exist").into())
 }
 
 /// The settings of a column family.
@@ -183,7 +154,7 @@ pub(super) fn family_of(
     };
     all_families(settings)
         .find(is_it)
-        .ok_or_else(|| ToolError::Usage(format!("there is no column family {name} in {keyspace}")))
+        .ok_or_else(|| format!("there is no column family {name} in {keyspace}").into())
 }
 
 /// Options for writing SSTables of a column family.
@@ -254,12 +225,13 @@ pub(super) fn check_output(fs: &dyn FileSystem, output: &Path) -> Result<(), Too
         is_of_server |= fs.try_exists(&lock).context("look for", &lock)?;
     }
     if is_of_server {
-        return Err(ToolError::Usage(format!(
+        return Err(format!(
             "{} would lie among the files of a server, which reads only what its manifests name: \
              write it elsewhere. Rows come into a column family by `alexandra sstable import` \
              without --output, and a damaged file is replaced by `scrub` without --output",
             output.display()
-        )));
+        )
+        .into());
     }
     if fs.try_exists(output).context("look for", output)? {
         return Err(taken(output));
@@ -269,7 +241,7 @@ pub(super) fn check_output(fs: &dyn FileSystem, output: &Path) -> Result<(), Too
 
 /// The error for a new file whose name is taken.
 pub(super) fn taken(output: &Path) -> ToolError {
-    ToolError::Usage(format!("{} is there already", output.display()))
+    format!("{} is there already", output.display()).into()
 }
 
 fn sstables_in(fs: &dyn FileSystem, folder: &Path) -> Result<Vec<PathBuf>, ToolError> {
@@ -284,7 +256,7 @@ fn sstables_in(fs: &dyn FileSystem, folder: &Path) -> Result<Vec<PathBuf>, ToolE
     found.sort();
     if found.is_empty() {
         let text = format!("there are no SSTables in {}", folder.display());
-        return Err(ToolError::Usage(text));
+        return Err(text.into());
     }
     let path =
         |(family, generation): &(String, u64)| folder.join(format!("{family}-{generation}.sst"));
@@ -304,7 +276,7 @@ pub(super) fn describe_itself(
              KEYSPACE FAMILY --output NEW` saves what is in it",
         );
         let text = format!("{}: {reason}", path.display());
-        return Err(ToolError::Usage(text));
+        return Err(text.into());
     };
     let family = properties.schema(&ComparatorRegistry::default());
     let (Some(family), Some(partitioner)) = (family, properties.partitioner()) else {
@@ -315,7 +287,7 @@ pub(super) fn describe_itself(
             properties.subcolumn_comparator,
             properties.partitioner,
         );
-        return Err(ToolError::Usage(text));
+        return Err(text.into());
     };
     Ok((properties, Arc::new(family), partitioner))
 }

@@ -1,6 +1,5 @@
 //! `alexandra sstable verify`.
 
-use super::Outcome;
 use super::target::{ConfigArguments, Configured, Files, ToolError, families};
 use crate::base::fs::FileSystem;
 use crate::commands::progress::Progress;
@@ -21,41 +20,41 @@ pub(super) struct Arguments {
     targets: Vec<PathBuf>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
+pub(super) fn run(arguments: &Arguments) -> Result<bool, ToolError> {
     let Arguments { config, targets } = arguments;
     if config.takes_files(targets) {
         let files = Files::open(targets)?;
-        let mut outcome = Outcome::Sound;
+        let mut is_sound = true;
         for path in &files.paths {
             let report = verify_file(&*files.fs, path, &Expected::default())?;
-            outcome = outcome.and(print(&report));
+            is_sound &= print(&report);
         }
-        return Ok(outcome);
+        return Ok(is_sound);
     }
     let configured = config.open()?;
-    let mut outcome = Outcome::Sound;
+    let mut is_sound = true;
     for family in families(&configured.settings, targets)? {
-        outcome = outcome.and(verify_family(&configured, &family)?);
+        is_sound &= verify_family(&configured, &family)?;
     }
     configured.tell_of_commit_log();
-    Ok(outcome)
+    Ok(is_sound)
 }
 
 fn verify_family(
     configured: &Configured,
     family: &ColumnFamilySettings,
-) -> Result<Outcome, ToolError> {
+) -> Result<bool, ToolError> {
     let schema = &family.schema;
     let offline = match configured.server.family(&schema.keyspace, &schema.name) {
         Ok(offline) => offline,
         Err(error) => {
             say!("{schema}: DAMAGED");
             say!("  {error}");
-            return Ok(Outcome::Damaged);
+            return Ok(false);
         }
     };
     let expected = configured.expected(schema);
-    let mut outcome = Outcome::Sound;
+    let mut is_sound = true;
     for table in offline.tables() {
         let fault = match table.state {
             TableState::Present => None,
@@ -67,14 +66,14 @@ fn verify_family(
         };
         if let Some(fault) = fault {
             say!("{}: DAMAGED\n  {fault}", table.path.display());
-            outcome = Outcome::Damaged;
+            is_sound = false;
         }
         if table.state != TableState::Missing {
             let report = verify_file(&*configured.fs, &table.path, &expected)?;
-            outcome = outcome.and(print(&report));
+            is_sound &= print(&report);
         }
     }
-    Ok(outcome)
+    Ok(is_sound)
 }
 
 /// Text about a file that the manifest does not mean.
@@ -93,14 +92,14 @@ pub(super) fn verify_file(
     Ok(verify(fs, path, expected, &ComparatorRegistry::default(), &mut tell)?)
 }
 
-/// Prints a report.
-pub(super) fn print(report: &Report) -> Outcome {
+/// Prints a report; true if the file is sound.
+pub(super) fn print(report: &Report) -> bool {
     let Report { file, size, blocks, .. } = report;
     let file = file.display();
     if report.is_sound() {
         let (rows, cells) = report.found.unwrap_or_default();
         say!("{file}: sound, {rows} rows, {cells} cells, {blocks} blocks, {size} bytes");
-        return Outcome::Sound;
+        return true;
     }
     say!("{file}: DAMAGED");
     for damage in &report.damages {
@@ -117,5 +116,5 @@ pub(super) fn print(report: &Report) -> Outcome {
              they sort. `scrub --config CONF FILE KEYSPACE FAMILY --output NEW` saves them"
         );
     }
-    Outcome::Damaged
+    false
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::base::budget::Budget;
 use crate::base::context::RequestContext;
+use crate::base::worker::Spawner;
 use crate::kit::clock::ManualClock;
 use crate::kit::disk::SimFileSystem;
 use crate::kit::storage;
@@ -28,7 +29,7 @@ static STORE: LazyLock<Replica> = LazyLock::new(|| {
         concurrent_reads: 1,
         concurrent_writes: 1,
         memory: Budget::new(1 << 20),
-        runs_inline: true,
+        spawner: Spawner::Inline,
     };
     Replica::start(storage, options).unwrap()
 });
@@ -171,8 +172,8 @@ fn carry(case: &Case, copies: &[Copy]) -> (Option<Resolved>, bool) {
     let (mut on_its_way, mut is_any_lost) = (read.begin(), false);
     let mut choices = case.choices.iter().cycle().map(|choice| usize::from(*choice));
     for _ in 0..200 {
-        if read.is_answered() {
-            return (read.answer(), is_any_lost);
+        if let Some(resolved) = read.take_answer() {
+            return (Some(resolved), is_any_lost);
         }
         let choice = choices.next().unwrap();
         if on_its_way.is_empty() || choice % 5 == 0 {

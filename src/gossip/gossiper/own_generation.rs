@@ -1,6 +1,6 @@
-//! The generation of the node itself, and what other nodes make of it.
+//! The generation of this node, and its acceptance by other nodes.
 
-use super::{Effects, Gossiper, MAX_AHEAD_SECS, RING_DELAY};
+use super::{Gossiper, MAX_AHEAD_SECS, RING_DELAY};
 use crate::base::utc::UtcTime;
 use crate::gossip::GossipEvent;
 use std::collections::BTreeMap;
@@ -8,52 +8,50 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Allowance for the difference of two clocks. A node exceeds a generation that others remember of
-/// it, though by its own clock they should not have accepted one so great.
+/// Allowance for the difference of two clocks. A node raises its generation above one that others
+/// remember, though by its own clock they should not have accepted it.
 pub(super) const CLOCK_DIFFERENCE_SECS: i64 = 24 * 3600;
 
-/// How far ahead of its clock a node is at most after a start with a correct clock.
+/// Seconds that a generation is at most ahead of the clock after a start with a correct clock.
 const MAX_START_AHEAD_SECS: i64 = 60;
 
-/// A node changes its generation only if it has been refused for this long. If there are others who
-/// have accepted it, they have shown that by then.
+/// Time for which a node must be refused before it lowers its generation. Nodes that have accepted
+/// it have shown that by then.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What stands between the generation of this node and the nodes that should accept it.
+/// A conflict between the generation of this node and the nodes that should accept it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GenerationConflict {
-    /// Others remember a generation of this node that it must not exceed, and ignore it.
+    /// Other nodes remember a generation that this node must not exceed, and ignore it.
     Ahead {
         /// The generation that they remember.
         remembered: i32,
         /// When they listen again, in seconds since 1970, unless they forget it before.
         until_secs: i64,
     },
-    /// Others take the generation of this node for impossible, and ignore it.
+    /// Other nodes refuse the generation of this node as impossible, and ignore it.
     Refused {
         /// The generation of this node.
         generation: i32,
         /// A node that refuses it.
         by: IpAddr,
-        /// Whether it is ahead of this node's clock as well, which was wrong at an earlier start.
+        /// Whether the generation is also ahead of this node's clock: the clock was wrong at an
+        /// earlier start.
         is_clock_right: bool,
     },
 }
 
-/// What other nodes make of the generation of this node.
+/// Acceptance of this node's generation by others.
 #[derive(Debug, Default)]
 pub(super) struct Acceptance {
-    /// The nodes that refuse it: the newest generation of this node that each knows, and when it
-    /// said so last.
+    /// Refusing nodes: the newest generation that each knows, and the time of its last refusal.
     refused_by: BTreeMap<IpAddr, (i32, Duration)>,
-    /// Since when there has been such a node.
     refused_since: Option<Duration>,
-    /// When a node showed last that it knows this generation.
+    /// Time of the last sign that a node knows this generation.
     accepted_at: Option<Duration>,
-    /// When the generation was changed.
     changed_at: Option<Duration>,
-    /// The generation that others remember and this node must not exceed, and when one said so
-    /// last.
+    /// The remembered generation that this node must not exceed, and the time of the last message
+    /// with it.
     ahead: Option<(i32, Duration)>,
 }
 
@@ -74,7 +72,7 @@ impl Acceptance {
 }
 
 impl Gossiper {
-    /// The conflict about this node's generation; `None` if all is well.
+    /// The present conflict about this node's generation.
     pub fn generation_conflict(&self) -> Option<GenerationConflict> {
         if let Some((remembered, _)) = self.acceptance.ahead {
             let until_secs = i64::from(remembered) + 1 - MAX_AHEAD_SECS - CLOCK_DIFFERENCE_SECS;
@@ -86,23 +84,22 @@ impl Gossiper {
         Some(GenerationConflict::Refused { generation, by, is_clock_right })
     }
 
-    /// Whether some of the other nodes ignore this one for its generation.
+    /// Whether some nodes ignore this one because of its generation.
     pub fn is_refused(&self) -> bool {
         !self.acceptance.refused_by.is_empty()
     }
 
-    /// Another node remembers this of this node. If it is from an earlier life that node ignores
-    /// this one, and only a greater generation makes it listen.
-    pub(super) fn hear_of_self(
-        &mut self,
-        from: IpAddr,
-        remembered: (i32, i32),
-        now: Duration,
-        effects: &mut Effects,
-    ) {
+    fn report_conflict(&mut self) {
+        let conflict = self.generation_conflict();
+        self.effects.events.extend(conflict.map(GossipEvent::GenerationConflict));
+    }
+
+    /// Takes the generation and version of this node that another node remembers. If they are of an
+    /// earlier life, that node ignores this one until its generation is greater.
+    pub(super) fn hear_of_self(&mut self, from: IpAddr, remembered: (i32, i32)) {
         if remembered <= self.own.age() {
             if remembered.0 == self.own.generation {
-                self.accept_self(from, now);
+                self.accept_self(from);
             }
             return;
         }
@@ -111,58 +108,51 @@ impl Gossiper {
             Ok(generation)
                 if needed <= self.time_secs() + MAX_AHEAD_SECS + CLOCK_DIFFERENCE_SECS =>
             {
-                self.acceptance = Acceptance::changed(now);
+                self.acceptance = Acceptance::changed(self.now);
                 self.own.generation = generation;
-                effects.events.push(GossipEvent::OwnGenerationRaised { generation });
+                self.effects.events.push(GossipEvent::OwnGenerationRaised(generation));
             }
             _ => {
-                let before = self.acceptance.ahead.replace((remembered.0, now));
+                let before = self.acceptance.ahead.replace((remembered.0, self.now));
                 if before.is_none_or(|(before, _)| before != remembered.0) {
-                    let conflict = self.generation_conflict();
-                    effects.events.extend(conflict.map(GossipEvent::GenerationConflict));
+                    self.report_conflict();
                 }
             }
         }
     }
 
-    /// Another node knows this node by its generation.
-    pub(super) fn accept_self(&mut self, from: IpAddr, now: Duration) {
+    /// Notes that another node knows this generation.
+    pub(super) fn accept_self(&mut self, from: IpAddr) {
         self.acceptance.refused_by.remove(&from);
-        self.acceptance.accepted_at = Some(now);
+        self.acceptance.accepted_at = Some(self.now);
     }
 
-    /// Another node answers with nothing but an older generation of this node: it refuses the
-    /// present one. A moment after a change that may be an answer to a message from before.
-    pub(super) fn refuse_self(
-        &mut self,
-        from: IpAddr,
-        known: i32,
-        now: Duration,
-        effects: &mut Effects,
-    ) {
-        let changed_at = self.acceptance.changed_at;
-        let may_be_late = changed_at.is_some_and(|at| now.saturating_sub(at) < REFUSAL_PATIENCE);
+    /// Takes an answer with nothing but an older generation of this node: the sender refuses the
+    /// present one. Just after a change it may answer a message from before.
+    pub(super) fn refuse_self(&mut self, from: IpAddr, known: i32) {
+        let is_recent = |at| self.now.saturating_sub(at) < REFUSAL_PATIENCE;
+        let may_be_late = self.acceptance.changed_at.is_some_and(is_recent);
         if known >= self.own.generation || may_be_late || !self.is_alive(from) {
             return;
         }
-        self.acceptance.refused_by.insert(from, (known, now));
+        self.acceptance.refused_by.insert(from, (known, self.now));
         if self.acceptance.refused_since.is_none() {
-            self.acceptance.refused_since = Some(now);
-            let conflict = self.generation_conflict();
-            effects.events.extend(conflict.map(GossipEvent::GenerationConflict));
+            self.acceptance.refused_since = Some(self.now);
+            self.report_conflict();
         }
     }
 
-    /// Goes on with a smaller generation if others refuse this one, none has accepted it, and this
-    /// node's clock agrees with them: the node was started once when its clock was wrong.
-    pub(super) fn review_generation(&mut self, now: Duration, effects: &mut Effects) {
+    /// Lowers the generation if others refuse it, none has accepted it, and this node's clock
+    /// agrees with them: the node was started once when its clock was wrong.
+    pub(super) fn review_generation(&mut self) {
         let was_refused = self.acceptance.refused_since.is_some();
-        self.acceptance.expire(now);
+        self.acceptance.expire(self.now);
         let Acceptance { refused_by, refused_since, accepted_at, .. } = &self.acceptance;
         if was_refused && refused_by.is_empty() {
-            effects.events.push(GossipEvent::OwnGenerationAccepted);
+            self.effects.events.push(GossipEvent::OwnGenerationAccepted);
         }
-        let is_over = refused_since.is_some_and(|at| now.saturating_sub(at) >= REFUSAL_PATIENCE);
+        let is_over =
+            refused_since.is_some_and(|at| self.now.saturating_sub(at) >= REFUSAL_PATIENCE);
         if !is_over || accepted_at.is_some() || !self.is_ahead_of_clock() {
             return;
         }
@@ -170,9 +160,9 @@ impl Gossiper {
         let clock = i32::try_from(self.clock_secs()).unwrap_or(i32::MAX);
         let generation = clock.max(known.unwrap_or(clock));
         if generation < self.own.generation {
-            self.acceptance = Acceptance::changed(now);
+            self.acceptance = Acceptance::changed(self.now);
             (self.own.generation, self.start_generation) = (generation, generation);
-            effects.events.push(GossipEvent::OwnGenerationLowered { generation });
+            self.effects.events.push(GossipEvent::OwnGenerationLowered(generation));
         }
     }
 

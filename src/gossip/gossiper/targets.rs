@@ -1,23 +1,23 @@
-//! The choice of peers that a node gossips with in a round.
+//! The choice of recipients of a round's SYN.
 
 use super::Gossiper;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// After this silence nobody tries to reach an endpoint any more. Seeds are always tried.
+/// Silence after which a dead endpoint is not contacted any more, unless it is a seed.
 const UNREACHABLE_SILENCE: Duration = Duration::from_secs(3 * 24 * 3600);
 
-/// Most peers that a node contacts in one round after it started or stood still.
+/// Most recipients in one round after a start or a pause.
 const QUICK_TARGETS: usize = 64;
 
 impl Gossiper {
     /// The recipients of this round's SYN: a member and at most one live endpoint without a place.
     /// So members hear of each other as often as they need, however many others gossip. As long as
     /// no member is known, every endpoint counts as one.
-    pub(super) fn targets(&mut self, now: Duration) -> BTreeSet<IpAddr> {
+    pub(super) fn targets(&mut self) -> BTreeSet<IpAddr> {
         let mut targets = self.quick_targets();
-        targets.extend(self.member_targets(now));
+        targets.extend(self.member_targets());
         targets.extend(self.catch_up.iter().flat_map(|it| it.awaited().take(QUICK_TARGETS)));
         let strangers: Vec<IpAddr> =
             self.peers_that(|endpoint| !self.counts_as_member(endpoint) && self.is_alive(endpoint));
@@ -25,13 +25,13 @@ impl Gossiper {
         targets
     }
 
-    /// A live member, now and then a dead one, and a seed unless there are enough alive, so that
+    /// A live member, now and then a dead one, and a seed unless enough members are alive, so that
     /// the parts of a split cluster find each other.
-    fn member_targets(&mut self, now: Duration) -> BTreeSet<IpAddr> {
+    fn member_targets(&mut self) -> BTreeSet<IpAddr> {
         let members = self.peers_that(|endpoint| self.counts_as_member(endpoint));
         let (live, mut dead): (Vec<IpAddr>, Vec<IpAddr>) =
             members.into_iter().partition(|member| self.is_alive(*member));
-        dead.retain(|member| self.silence(*member, now) <= Some(UNREACHABLE_SILENCE));
+        dead.retain(|member| self.silence(*member, self.now) <= Some(UNREACHABLE_SILENCE));
         dead.extend(self.unheard.endpoints());
         let first = self.rng.choice(&live).copied();
         let mut targets: BTreeSet<IpAddr> = first.into_iter().collect();
@@ -48,7 +48,7 @@ impl Gossiper {
         targets
     }
 
-    /// The seeds and saved members that a starting node has not heard from yet.
+    /// The unheard seeds and saved members, in the first rounds of a start.
     fn quick_targets(&mut self) -> BTreeSet<IpAddr> {
         if self.quick_rounds == 0 {
             return BTreeSet::new();

@@ -20,7 +20,7 @@ fn said(node: u8, generation: i32, version: i32, value: &str) -> GossipEvent {
     }
 }
 
-/// What node `node` says at its `generation`: `kind` tells what of the token.
+/// An announcement of a node at one of its generations.
 #[derive(Debug, Clone)]
 struct Word {
     node: u8,
@@ -29,7 +29,7 @@ struct Word {
     place: Move,
 }
 
-/// For each of the nodes 1 to 5 some words, in the order in which it says them.
+/// Announcements of nodes 1 to 5, in order.
 fn arb_words() -> impl Strategy<Value = Vec<Vec<Word>>> {
     let word = (0..2i32, 0..8u8, 0..4u128);
     vec((0..3i32, vec(word, 1..4)), 5).prop_map(|nodes| {
@@ -51,7 +51,7 @@ fn arb_words() -> impl Strategy<Value = Vec<Vec<Word>>> {
     })
 }
 
-/// What a node keeps of its changes.
+/// Applies changes to the saved ring.
 fn keep(saved: &mut BTreeMap<IpAddr, Token>, changes: Vec<MembershipChange>) {
     for change in changes {
         match change {
@@ -98,7 +98,7 @@ fn observe(observer: u8, words: &[Vec<Word>], saved: &[Option<u128>], order: u64
         if word.node == observer {
             if word.generation > generation {
                 generation = word.generation;
-                let raised = GossipEvent::OwnGenerationRaised { generation };
+                let raised = GossipEvent::OwnGenerationRaised(generation);
                 keep(&mut on_disk, m.follow(&raised));
             }
             keep(&mut on_disk, m.announce(&word.place));

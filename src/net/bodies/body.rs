@@ -1,4 +1,4 @@
-//! Values of calls between nodes of this program. Not part of 0.6.
+//! Values of calls between nodes of this program, and the parts that bodies of 0.6 share with them.
 //!
 //! ```text
 //! numbers        big-endian; a truth value is one byte, a float its bits
@@ -12,9 +12,8 @@
 //! ```
 
 use super::error::{BodyError, EncodeError};
-use super::key::{check_end, put_any_key, put_family_name, read_any_key, read_family_name};
 use crate::base::bytes::ByteReader;
-use crate::base::java::{JavaReader, JavaWriter};
+use crate::base::java::{JavaReader, JavaWriter, TooLong};
 use crate::model::key::RowKey;
 use crate::model::schema::{FamilyId, Schema};
 use crate::ring::{Partitioner, Token, TokenRange};
@@ -30,12 +29,14 @@ pub struct BodyContext<'a> {
 }
 
 /// A value that calls have in binary form.
-pub trait Body: Sized {
+pub trait Body {
     /// Appends it.
     fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError>;
 
     /// Reads what [`Body::put`] has appended.
-    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError>;
+    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError>
+    where
+        Self: Sized;
 
     /// A body of this value alone.
     fn encode(&self, context: BodyContext<'_>) -> Result<Vec<u8>, EncodeError> {
@@ -45,12 +46,24 @@ pub trait Body: Sized {
     }
 
     /// Reads a body of one value.
-    fn decode(body: &[u8], context: BodyContext<'_>) -> Result<Self, BodyError> {
+    fn decode(body: &[u8], context: BodyContext<'_>) -> Result<Self, BodyError>
+    where
+        Self: Sized,
+    {
         let mut reader = ByteReader::new(body);
         let value = Self::read(&mut reader, context)?;
         check_end(&reader)?;
         Ok(value)
     }
+}
+
+/// Appends values one after the other.
+pub fn put_all(
+    values: &[&dyn Body],
+    out: &mut Vec<u8>,
+    context: BodyContext<'_>,
+) -> Result<(), EncodeError> {
+    values.iter().try_for_each(|value| value.put(out, context))
 }
 
 impl Body for () {
@@ -219,6 +232,74 @@ impl<A: Body, B: Body> Body for (A, B) {
     fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
         Ok((A::read(reader, context)?, B::read(reader, context)?))
     }
+}
+
+/// Appends a row key as text. Bytes that are not UTF-8 would arrive as the key of another row.
+pub(super) fn put_key(out: &mut Vec<u8>, key: &RowKey) -> Result<(), EncodeError> {
+    if str::from_utf8(key.as_bytes()).is_err() {
+        return Err(EncodeError::KeyNotText);
+    }
+    Ok(out.put_utf(key.as_bytes())?)
+}
+
+pub(super) fn read_key(reader: &mut ByteReader<'_>) -> Result<RowKey, BodyError> {
+    let key = reader.utf()?;
+    if key.is_empty() {
+        return Err(BodyError::EmptyKey);
+    }
+    Ok(RowKey::from(&*key))
+}
+
+/// Appends a row key of any bytes behind a `u16` length: an import may bring keys that are not
+/// text.
+pub(super) fn put_any_key(out: &mut Vec<u8>, key: &RowKey) -> Result<(), EncodeError> {
+    let key = key.as_bytes();
+    let length = u16::try_from(key.len()).map_err(|_| TooLong(key.len()))?;
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(key);
+    Ok(())
+}
+
+pub(super) fn read_any_key(reader: &mut ByteReader<'_>) -> Result<RowKey, BodyError> {
+    match reader.prefixed()? {
+        [] => Err(BodyError::EmptyKey),
+        key => Ok(RowKey::new(key)),
+    }
+}
+
+/// Appends the names of a column family.
+pub(super) fn put_family_name(
+    out: &mut Vec<u8>,
+    family: FamilyId,
+    schema: &Schema,
+) -> Result<(), EncodeError> {
+    let family = schema.family(family);
+    out.put_utf(family.keyspace.as_bytes())?;
+    Ok(out.put_utf(family.name.as_bytes())?)
+}
+
+/// Reads the names of a column family of this node.
+pub(super) fn read_family_name(
+    reader: &mut ByteReader<'_>,
+    schema: &Schema,
+) -> Result<FamilyId, BodyError> {
+    let (keyspace, name) = (reader.utf()?, reader.utf()?);
+    family_named(schema, &keyspace, &name)
+}
+
+/// Finds a column family that a peer names.
+pub(super) fn family_named(
+    schema: &Schema,
+    keyspace: &str,
+    name: &str,
+) -> Result<FamilyId, BodyError> {
+    let family = schema.family_id(keyspace, name);
+    family.ok_or_else(|| BodyError::unknown_family(keyspace, name))
+}
+
+/// Fails unless the whole body was read.
+pub(super) fn check_end(reader: &ByteReader<'_>) -> Result<(), BodyError> {
+    if reader.is_empty() { Ok(()) } else { Err(BodyError::Malformed(reader.position())) }
 }
 
 #[cfg(test)]

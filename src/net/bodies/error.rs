@@ -1,4 +1,4 @@
-//! What can be wrong with a body.
+//! Errors of bodies.
 
 use crate::base::bytes::Malformed;
 use crate::base::context::TooLarge;
@@ -6,7 +6,6 @@ use crate::base::java::TooLong;
 use crate::model::original::ColumnError;
 use crate::model::schema::ColumnFamilySchema;
 use crate::ring::TokenError;
-use std::fmt;
 
 /// Why the body of a message from a peer is not taken. None of it was applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -27,8 +26,8 @@ pub enum BodyError {
     OtherType {
         /// Keyspace and name of the column family.
         family: String,
-        /// In what the two differ.
-        part: FamilyPart,
+        /// The difference: column type or a comparator.
+        part: &'static str,
         /// As it is configured here.
         ours: String,
         /// As the peer says.
@@ -53,10 +52,10 @@ pub enum BodyError {
     /// Rows have keys.
     #[error("the row key is empty")]
     EmptyKey,
-    /// Nobody writes to the system keyspace of another node.
+    /// No node writes to the system keyspace of another.
     #[error("the keyspace {0} is not written to from outside")]
     SystemKeyspace(String),
-    /// The first column of a slice comes behind the last.
+    /// The first column of a slice comes after the last.
     #[error("the slice of column family {family} ends before it begins")]
     EmptySlice {
         /// Keyspace and name of the column family.
@@ -74,27 +73,6 @@ pub enum BodyError {
     /// The memory that all requests share is used up.
     #[error(transparent)]
     NoMemory(#[from] TooLarge),
-}
-
-/// In what two column families of one name can differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FamilyPart {
-    /// Standard or super.
-    ColumnType,
-    /// The order of columns or super columns.
-    Comparator,
-    /// The order of columns within super columns.
-    Subcomparator,
-}
-
-impl fmt::Display for FamilyPart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ColumnType => "the column type",
-            Self::Comparator => "the comparator",
-            Self::Subcomparator => "the subcolumn comparator",
-        })
-    }
 }
 
 impl From<Malformed> for BodyError {
@@ -120,7 +98,7 @@ impl BodyError {
 
     pub(super) fn other_type(
         family: &ColumnFamilySchema,
-        part: FamilyPart,
+        part: &'static str,
         ours: String,
         theirs: &str,
     ) -> Self {
@@ -131,7 +109,7 @@ impl BodyError {
         Self::OtherFamily { family: family.to_string(), theirs: clipped(theirs) }
     }
 
-    /// What is wrong with the columns of a row.
+    /// The error of the columns of a row.
     pub(super) fn columns(family: &ColumnFamilySchema, error: ColumnError) -> Self {
         match error {
             ColumnError::Truncated { at, .. } | ColumnError::Malformed(at) => Self::Malformed(at),

@@ -7,7 +7,7 @@
 //! the columns, with the deletion of the row, as `model::original` has them
 //! ```
 
-use super::error::{BodyError, EncodeError, FamilyPart};
+use super::error::{BodyError, EncodeError};
 use crate::base::bytes::ByteReader;
 use crate::base::context::RequestContext;
 use crate::base::java::{JavaReader, JavaWriter};
@@ -20,7 +20,7 @@ use crate::model::schema::ColumnFamilySchema;
 use crate::model::version::RowVersion;
 use std::cmp::Ordering;
 
-/// What the columns of a message may take in memory: so many times its length, or
+/// Memory that the columns of a message may take: this multiple of its length, at least
 /// [`LEAST_ROOM_BYTES`].
 const ROOM_FACTOR: usize = 16;
 
@@ -42,7 +42,7 @@ impl<'a> Room<'a> {
         Self { all, left: all, context: None }
     }
 
-    /// The same for columns that are applied: they are copied once.
+    /// Room for columns that are applied, which are copied once.
     pub(super) fn to_apply(body: &[u8], context: &'a RequestContext) -> Self {
         Self { context: Some(context), ..Self::for_body(body) }
     }
@@ -56,7 +56,7 @@ impl<'a> Room<'a> {
     }
 }
 
-/// Appends what a node knows of a row. A row of which nothing is known has no column family.
+/// Appends the version of a row. An empty one has no column family.
 pub(super) fn put_version(
     out: &mut Vec<u8>,
     family: &ColumnFamilySchema,
@@ -123,18 +123,13 @@ fn put_super_columns(out: &mut Vec<u8>, family: &ColumnFamilySchema, cells: &[Ce
     out[count_at..count_at + 4].copy_from_slice(&count.to_be_bytes());
 }
 
-/// The name with which a row of a column family begins.
-pub(super) fn read_name(reader: &mut ByteReader<'_>) -> Result<String, BodyError> {
-    Ok(reader.utf()?.into_owned())
-}
-
-/// Reads what a node knows of a row of `family`.
+/// Reads the version of a row of `family`.
 pub(super) fn read_version(
     reader: &mut ByteReader<'_>,
     family: &ColumnFamilySchema,
     room: &mut Room<'_>,
 ) -> Result<RowVersion, BodyError> {
-    let theirs = read_name(reader)?;
+    let theirs = reader.utf()?;
     if theirs.is_empty() {
         return Ok(RowVersion::default());
     }
@@ -165,7 +160,8 @@ pub(super) fn in_order(family: &ColumnFamilySchema, mut cells: Vec<Cell>) -> Vec
     cells
 }
 
-/// Reads a row behind the name of its column family: its deletion, and `take` gets its cells.
+/// Reads a row after the name of its column family: returns its deletion, and gives `take` its
+/// cells.
 pub(super) fn read_family(
     reader: &mut ByteReader<'_>,
     family: &ColumnFamilySchema,
@@ -176,7 +172,7 @@ pub(super) fn read_family(
     read_row(reader, family, room, take)
 }
 
-/// Reads a row of a column family that is known: its deletion, and `take` gets its cells.
+/// Reads a row of a known column family: returns its deletion, and gives `take` its cells.
 pub(super) fn read_row(
     reader: &mut ByteReader<'_>,
     family: &ColumnFamilySchema,
@@ -202,9 +198,9 @@ pub(super) fn read_row(
 fn check_types(reader: &mut ByteReader<'_>, family: &ColumnFamilySchema) -> Result<(), BodyError> {
     let subcolumns = family.subcolumn_comparator().map(|columns| columns.class_name());
     let ours = [
-        (FamilyPart::ColumnType, column_type(family).to_owned()),
-        (FamilyPart::Comparator, family.comparator().class_name()),
-        (FamilyPart::Subcomparator, subcolumns.unwrap_or_default()),
+        ("the column type", column_type(family).to_owned()),
+        ("the comparator", family.comparator().class_name()),
+        ("the subcolumn comparator", subcolumns.unwrap_or_default()),
     ];
     for (part, ours) in ours {
         let theirs = reader.utf()?;

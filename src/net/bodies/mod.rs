@@ -1,4 +1,4 @@
-//! Bodies of messages: what stands behind the head, by verb.
+//! Bodies of messages, by verb.
 //!
 //! Each file has the layout of its body at its top. Decoding checks everything that the Thrift side
 //! would have checked, so that a peer cannot bring into storage, or ask of it, what no client
@@ -9,38 +9,26 @@
 //! In decoded rows the name of a super column stands in each of its cells. What that may take is
 //! bounded, since a message could otherwise ask for the square of its length.
 
-mod binary;
 mod body;
-mod bounds;
+mod command;
 mod error;
 mod family;
-pub mod hint;
-mod key;
 mod mutation;
 mod page;
-mod predicate;
-mod range_command;
-mod range_reply;
-mod read_command;
-mod read_reply;
-mod slice;
+mod reply;
 mod streams;
 #[cfg(test)]
 mod tests;
-mod trees;
-mod write_response;
 
-pub use binary::decode_binary;
-pub use body::{Body, BodyContext};
-pub use error::{BodyError, EncodeError, FamilyPart};
-pub use mutation::{decode_mutation, encode_mutation};
-pub use page::{PageCommand, PageReply, PageRows};
-pub use range_command::RangeCommand;
-pub use range_reply::RangeReply;
-pub use read_command::ReadCommand;
-pub use read_reply::ReadReply;
-pub use streams::{
-    StreamFile, StreamFinished, StreamRequest, decode_bootstrap_token, encode_bootstrap_token,
+pub use body::{Body, BodyContext, put_all};
+pub use command::{RangeCommand, ReadCommand};
+pub use error::{BodyError, EncodeError};
+pub use mutation::{
+    WriteResponse, decode_binary, decode_hint, decode_mutation, encode_hint, encode_mutation,
 };
-pub use trees::{TreeRequest, TreeResponse};
-pub use write_response::WriteResponse;
+pub use page::{PageCommand, PageReply, PageRows};
+pub use reply::{RangeReply, ReadReply};
+pub use streams::{
+    StreamFile, StreamFinished, StreamRequest, TreeRequest, TreeResponse, decode_bootstrap_token,
+    encode_bootstrap_token,
+};

@@ -1,5 +1,5 @@
-//! The call for a page: what a node has of a range or of single rows, from a position on. Not part
-//! of 0.6.
+//! The call for a page: the data of a node in a range or in single rows, from a position on. Not
+//! part of 0.6.
 //!
 //! ```text
 //! command  UTF keyspace, UTF column family, ROWS, POSITION after, i32 bytes wanted
@@ -7,15 +7,14 @@
 //!
 //! ROWS     = u8: 0 BOUNDS of a range; 1 i32 number of rows, each: KEY
 //! KEY      = u16 number of bytes, then the row key
-//! POSITION = u8: 0 none, 1 behind a row, 2 behind a column; KEY unless none;
-//!            NAME super column, NAME column if behind a column
+//! POSITION = u8: 0 none, 1 after a row, 2 after a column; KEY unless none;
+//!            NAME super column, NAME column if after a column
 //! ```
 
-use super::body::{Body, BodyContext};
-use super::bounds::{put_bounds, read_bounds};
+use super::body::{Body, BodyContext, put_any_key, read_any_key};
+use super::command::{put_bounds, read_bounds};
 use super::error::{BodyError, EncodeError};
-use super::key::{put_any_key, read_any_key};
-use super::range_reply::RangeReply;
+use super::reply::RangeReply;
 use crate::base::bytes::{ByteReader, ByteWriter};
 use crate::model::key::RowKey;
 use crate::model::position::RowPosition;
@@ -29,14 +28,14 @@ const COLUMN: u8 = 2;
 const RANGE: u8 = 0;
 const KEYS: u8 = 1;
 
-/// Asks a node for what it has of some rows.
+/// Asks a node for its data of some rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageCommand {
     /// The column family.
     pub family: FamilyId,
     /// The rows.
     pub rows: PageRows,
-    /// Behind what of them the page begins, of single rows in the first one; at the start if there
+    /// The page begins after this position, of single rows in the first one; at the start if there
     /// is none.
     pub after: Option<RowPosition>,
     /// About how many bytes of columns are wanted.
@@ -46,7 +45,7 @@ pub struct PageCommand {
 /// Rows of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageRows {
-    /// Those of a range.
+    /// The rows of a range.
     Range(RowRange),
     /// Single ones, in the order of their tokens.
     Keys(Vec<RowKey>),
@@ -58,7 +57,7 @@ pub struct PageReply {
     /// Rows in the order of their tokens. The first may have begun in an earlier page, and the last
     /// go on in the next.
     pub rows: RangeReply,
-    /// Behind what the next page begins; none at the end.
+    /// The next page begins after this position; none at the end.
     pub next: Option<RowPosition>,
 }
 

@@ -1,18 +1,21 @@
-//! What nodes tell each other of files that they stream.
+//! Messages of 0.6 about files that nodes stream, and about Merkle trees.
 //!
 //! ```text
 //! STREAM_REQUEST   i32 number, each: ADDR target, UTF keyspace, i32 number of ranges, each:
 //!                      i32 0, BYTES left token, BYTES right token
 //! STREAM_INITIATE  i32 number of files, each: UTF path at the source, i64 bytes, UTF keyspace
 //! STREAM_FINISHED  UTF path as it was announced, i64 bytes, i32 0: received, 1: to be sent again
+//! TREE_REQUEST     UTF keyspace, UTF column family
+//! TREE_RESPONSE    UTF keyspace, UTF column family, and the tree up to the end
 //! ```
 //!
 //! STREAM_INITIATE_DONE and the request for a token have empty bodies.
 
+use super::body::{check_end, put_family_name, read_family_name};
 use super::error::{BodyError, EncodeError};
-use super::key::check_end;
 use crate::base::bytes::ByteReader;
 use crate::base::java::{JavaReader, JavaWriter};
+use crate::model::schema::{FamilyId, Schema};
 use crate::ring::{Partitioner, TokenRange};
 use std::net::IpAddr;
 
@@ -44,7 +47,7 @@ const SEND_AGAIN: i32 = 1;
 /// message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamRequest {
-    /// Who is to get the data. Nodes of 0.6 ask for themselves.
+    /// The node that gets the data. Nodes of 0.6 ask for themselves.
     pub target: IpAddr,
     /// Whether it is one of ours is for the receiver to see.
     pub keyspace: String,
@@ -136,11 +139,11 @@ impl StreamFile {
     }
 }
 
-/// What became of a file that was streamed.
+/// Outcome of streaming a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamFinished {
-    /// The path as it was announced. It is from outside: nobody should open or remove it who has
-    /// not announced it.
+    /// The path as it was announced. It comes from outside: only the node that announced it may use
+    /// it as a path.
     pub path: String,
     /// The bytes that were announced.
     pub length: u64,
@@ -159,7 +162,7 @@ impl StreamFinished {
         Ok(out)
     }
 
-    /// Reads what became of a file.
+    /// Reads the outcome.
     pub fn decode(body: &[u8]) -> Result<Self, BodyError> {
         let mut reader = ByteReader::new(body);
         let path = reader.utf()?.into_owned();
@@ -181,7 +184,7 @@ fn read_length(reader: &mut ByteReader<'_>) -> Result<u64, BodyError> {
     u64::try_from(reader.i64()?).map_err(|_| BodyError::Malformed(at))
 }
 
-/// The answer to who asks for a token: its text, which fills the body.
+/// The body of the answer to BOOTSTRAP_TOKEN: the text of a token.
 pub fn encode_bootstrap_token(text: &str) -> Vec<u8> {
     text.as_bytes().to_vec()
 }
@@ -191,9 +194,59 @@ pub fn decode_bootstrap_token(body: &[u8]) -> Result<&str, BodyError> {
     str::from_utf8(body).map_err(|error| BodyError::Malformed(error.valid_up_to()))
 }
 
+/// Asks a node to build the tree of a column family, and to send it to all its neighbours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TreeRequest {
+    /// The column family.
+    pub family: FamilyId,
+}
+
+impl TreeRequest {
+    /// The body that [`TreeRequest::decode`] reads.
+    pub fn encode(self, schema: &Schema) -> Result<Vec<u8>, EncodeError> {
+        let mut out = Vec::with_capacity(64);
+        put_family_name(&mut out, self.family, schema)?;
+        Ok(out)
+    }
+
+    /// Reads a request, whose column family is one of ours.
+    pub fn decode(body: &[u8], schema: &Schema) -> Result<Self, BodyError> {
+        let mut reader = ByteReader::new(body);
+        let family = read_family_name(&mut reader, schema)?;
+        check_end(&reader)?;
+        Ok(Self { family })
+    }
+}
+
+/// The tree of a column family, as its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TreeResponse<'a> {
+    /// The column family.
+    pub family: FamilyId,
+    /// The tree in the object serialization of Java, not validated.
+    pub tree: &'a [u8],
+}
+
+impl<'a> TreeResponse<'a> {
+    /// The body that [`TreeResponse::decode`] reads.
+    pub fn encode(&self, schema: &Schema) -> Result<Vec<u8>, EncodeError> {
+        let mut out = Vec::with_capacity(64 + self.tree.len());
+        put_family_name(&mut out, self.family, schema)?;
+        out.extend_from_slice(self.tree);
+        Ok(out)
+    }
+
+    /// Reads a tree without looking at it. Its column family is one of ours.
+    pub fn decode(body: &'a [u8], schema: &Schema) -> Result<Self, BodyError> {
+        let mut reader = ByteReader::new(body);
+        let family = read_family_name(&mut reader, schema)?;
+        Ok(Self { family, tree: reader.rest() })
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::tests::recorded_streams;
+    use super::super::tests::{recorded_streams, schema};
     use super::*;
     use crate::net::message::{Message, STREAMING_KEYSPACE};
     use crate::net::verb::Verb;
@@ -332,5 +385,28 @@ mod tests {
             let _ = (StreamFile::decode(&bytes), StreamFinished::decode(&bytes));
             let _ = decode_bootstrap_token(&bytes);
         }
+    }
+
+    #[test]
+    fn recorded_trees_are_read_and_written_alike() {
+        let (recorded, schema) = (recorded_streams(), schema());
+        let family = schema.family_id("Keyspace1", "Standard2").unwrap();
+        let message = Message::decode(&recorded["repair 1"]).unwrap();
+        assert_eq!(message.verb, Verb::TreeRequest);
+        let request = TreeRequest::decode(message.body, &schema).unwrap();
+        assert_eq!(request, TreeRequest { family });
+        assert_eq!(request.encode(&schema).unwrap(), message.body);
+        let body = [message.body, &recorded["repair 3"]].concat();
+        let response = TreeResponse::decode(&body, &schema).unwrap();
+        assert_eq!(response, TreeResponse { family, tree: &recorded["repair 3"] });
+        assert_eq!(response.encode(&schema).unwrap(), body);
+        assert!(TreeRequest::decode(&body, &schema).is_err(), "there is more than a request");
+        for length in 0..message.body.len() {
+            assert!(TreeRequest::decode(&message.body[..length], &schema).is_err());
+        }
+        let mut other = message.body.to_vec();
+        other[2] = b'X';
+        let error = TreeResponse::decode(&other, &schema).unwrap_err().to_string();
+        assert_eq!(error, "column family Xeyspace1.Standard2 is not configured here");
     }
 }

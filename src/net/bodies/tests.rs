@@ -148,10 +148,10 @@ fn recorded_messages_are_read_and_written_alike() {
 fn a_recorded_hint_names_its_target() {
     let recorded = recorded();
     let message = Message::decode(&recorded["mutation 7"]).unwrap();
-    let targets = hint::decode(message.header(HINT).unwrap(), message.from).unwrap();
+    let targets = decode_hint(message.header(HINT).unwrap(), message.from).unwrap();
     assert_eq!(targets, [std::net::IpAddr::from([127, 0, 10, 4])].into());
     let targets: Vec<_> = targets.into_iter().collect();
-    assert_eq!(hint::encode(&targets), message.header(HINT).unwrap());
+    assert_eq!(encode_hint(&targets), message.header(HINT).unwrap());
 }
 
 /// What a node of 0.6.13 answered as data has the digest that another answered.

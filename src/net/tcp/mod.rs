@@ -1,6 +1,6 @@
 //! The transport of real nodes: TCP, as nodes of 0.6 use it.
 //!
-//! Everybody listens at the same port. To each peer there are a few connections, one for each
+//! All nodes listen at the same port. To each peer there are a few connections, one for each
 //! [`Channel`], which are dialled when there is something to send, from the address that this node
 //! listens on. Nothing ever comes back on them: answers come on the connections that the peer has
 //! dialled. Those are read for as long as they are open, however idle: a node of 0.6 loses the
@@ -9,19 +9,16 @@
 //! A file takes a connection of its own, and is known by the address that it comes from alone.
 //!
 //! A few threads carry all connections, each with a runtime of its own. What waits for a peer
-//! stands in a `queue` with bounds in number, bytes and time, and a `writer` sends all that
-//! waits in one write. While it has nothing to do, whoever queues a message also sends it, together
-//! with what others queue until then: to wake the writer would cost more than that. A `reader`
-//! hands messages on where it reads them.
+//! stands in a `queue` with bounds in number, bytes and time, and a `writer` sends all that waits
+//! in one write. While it is idle, the task that queues a message also sends it, together with what
+//! others queue until then: waking the writer would cost more. `inbound` hands messages on where it
+//! reads them.
 
-mod batch;
-mod listener;
+mod inbound;
 mod peer;
 mod queue;
-mod reader;
 #[cfg(test)]
 mod tests;
-mod worker;
 mod writer;
 
 use super::LOG_INTERVAL;
@@ -33,8 +30,9 @@ use crate::base::clock::Clock;
 use crate::base::intake::Intake;
 use crate::base::limited_log::LimitedLog;
 use crate::base::lock::{Mutex, rank};
-use crate::config::networks::PeerNetworks;
-use peer::{Peer, Peers};
+use crate::base::runtimes::{RuntimeEnd, Runtimes};
+use crate::config::settings::PeerNetworks;
+use peer::Peers;
 use queue::Pushed;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -45,10 +43,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
-use worker::Workers;
-use writer::Flush;
+use writer::{Flush, Sender};
 
-/// What the transport needs to know, and what it may take of the machine.
+/// Settings and limits of the transport.
 #[derive(Debug, Clone)]
 pub struct TcpOptions {
     /// `ListenAddress` and `StoragePort`. All peers have the same port; with port 0 it is the one
@@ -67,20 +64,20 @@ pub struct TcpOptions {
     pub max_inbound: usize,
     /// `PeerNetworks`: where others may connect from.
     pub peer_networks: PeerNetworks,
-    /// Memory for messages that have arrived in part and for those that wait to be sent, over all
-    /// connections. Others may take from it as well.
+    /// Memory for partly received messages and for queued ones, over all connections. Others may
+    /// take from it as well.
     pub memory: Arc<Budget>,
-    /// How long a message may wait for memory, before its connection is closed.
+    /// Longest wait of a message for memory, before its connection is closed.
     pub memory_wait: Duration,
     /// A peer that sends nothing for so long in the middle of a message is cut off.
     pub read_stall: Duration,
-    /// How long an attempt to connect may take.
+    /// Timeout of an attempt to connect.
     pub connect_timeout: Duration,
     /// The shortest pause between two attempts.
     pub least_backoff: Duration,
     /// The longest pause between two attempts.
     pub greatest_backoff: Duration,
-    /// How long the last messages may take when the node stops.
+    /// Longest time for the last messages when the node stops.
     pub drain: Duration,
 }
 
@@ -115,7 +112,7 @@ pub enum StartError {
     Listen {
         /// The address of the configuration.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// The system gives no threads.
@@ -123,7 +120,7 @@ pub enum StartError {
     Thread(#[source] io::Error),
 }
 
-/// What all connections share.
+/// State that all connections share.
 #[derive(Debug)]
 struct Shared {
     options: TcpOptions,
@@ -141,7 +138,7 @@ struct Shared {
 pub struct TcpTransport {
     shared: Arc<Shared>,
     address: SocketAddr,
-    workers: Workers,
+    threads: Arc<Runtimes>,
     /// Until [`TcpTransport::serve`].
     listener: Mutex<rank::State, Option<TcpListener>>,
 }
@@ -150,15 +147,16 @@ impl TcpTransport {
     /// Starts the threads and listens; connections are accepted by [`TcpTransport::serve`].
     pub fn bind(options: TcpOptions, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
         let stop = CancellationToken::new();
-        let workers =
-            Workers::start(options.threads, &stop, options.drain).map_err(StartError::Thread)?;
-        let listening = workers.enter(|| {
-            let listener = listener::listen(options.listen)?;
+        let end = RuntimeEnd { stop: stop.clone(), drain: options.drain * 2, on_cut: |_| {} };
+        let threads = Runtimes::start("net", 1, options.threads, &end);
+        let threads = Arc::new(threads.map_err(StartError::Thread)?);
+        let listening = threads.enter(|| {
+            let listener = inbound::listen(options.listen)?;
             listener.local_addr().map(|address| (listener, address))
         });
         let (listener, address) =
             listening.map_err(|source| StartError::Listen { address: options.listen, source })?;
-        // What has arrived has to be executed, and answered.
+        // Received requests must be executed, and answered.
         let receiving = options.memory.part(options.memory.limit() / 4 * 3);
         let queued = options.memory.part(options.memory.limit() / 2);
         let shared = Shared {
@@ -170,10 +168,10 @@ impl TcpTransport {
             stop,
         };
         let listener = Mutex::new(Some(listener));
-        Ok(Self { shared: Arc::new(shared), address, workers, listener })
+        Ok(Self { shared: Arc::new(shared), address, threads, listener })
     }
 
-    /// Where it listens; tells the port that the system chose.
+    /// The address on which it listens, with the port that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -182,8 +180,8 @@ impl TcpTransport {
     pub fn serve(&self, inbound: Arc<dyn Inbound>) {
         let listener = self.listener.lock().take();
         if let Some(listener) = listener {
-            let (shared, workers) = (Arc::clone(&self.shared), self.workers.clone());
-            self.workers.spawn_first(listener::accept(listener, shared, workers, inbound));
+            let (shared, threads) = (Arc::clone(&self.shared), Arc::clone(&self.threads));
+            self.threads.spawn(0, inbound::accept(listener, shared, threads, inbound));
         }
     }
 
@@ -192,19 +190,13 @@ impl TcpTransport {
         self.shared.peers.all().iter().map(|peer| (peer.address, peer.stats())).collect()
     }
 
-    /// Accepts and reads no more, sends what is queued for peers that are connected, for at most
-    /// [`TcpOptions::drain`], closes everything and waits for the threads. Not to be called from a
-    /// task.
+    /// Stops accepting and reading, sends queued messages to connected peers, for at most
+    /// [`TcpOptions::drain`], closes everything and waits for the threads. Must not be called from
+    /// a task.
     pub fn shutdown(&self) {
         self.shared.stop.cancel();
         self.listener.lock().take();
-        self.workers.join();
-    }
-
-    fn connect_to(&self, peer: &Arc<Peer>, channel: Channel) {
-        let address = SocketAddr::new(peer.address, self.address.port());
-        let (shared, peer) = (Arc::clone(&self.shared), Arc::clone(peer));
-        self.workers.spawn(writer::run(shared, peer, channel, address));
+        self.threads.join();
     }
 }
 
@@ -215,12 +207,16 @@ impl Transport for TcpTransport {
             self.shared.reporter.warn(to, format_args!("{line}"));
             return;
         };
-        match peer.push(channel, message, deadline, &self.shared) {
+        let pushed = peer.push(channel, message, deadline, &self.shared);
+        let sender = || Sender { shared: Arc::clone(&self.shared), peer, channel };
+        match pushed {
             Pushed::Queued | Pushed::Full => {}
-            Pushed::First => self.connect_to(&peer, channel),
+            Pushed::First => {
+                let writer = sender().run(SocketAddr::new(to, self.address.port()));
+                self.threads.spawn(self.threads.least_loaded(), writer);
+            }
             Pushed::Yours(turn) => {
-                let shared = Arc::clone(&self.shared);
-                let flush = Flush { shared, peer, channel, turn: Some(turn) };
+                let flush = Flush { sender: sender(), turn: Some(turn) };
                 match Handle::try_current() {
                     // Those tasks go first that can run now: they may have more to send.
                     Ok(runtime) => drop(runtime.spawn(async { flush.run() })),

@@ -3,7 +3,7 @@
 use super::Shared;
 use super::queue::{Pushed, Queue, QueueLimits, Queued};
 use crate::base::budget::Budget;
-use crate::base::lock::{RwLock, rank};
+use crate::base::lock::{Mutex, RwLock, rank};
 use crate::net::frame::MAX_MESSAGE_BYTES;
 use crate::net::message::Message;
 use crate::net::transport::PeerStats;
@@ -11,22 +11,8 @@ use crate::net::verb::Channel;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-
-/// A counter that only grows.
-#[derive(Debug, Default)]
-pub(super) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(super) fn add(&self, count: u64) {
-        self.0.fetch_add(count, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// Another node, by its address.
 #[derive(Debug)]
@@ -34,45 +20,31 @@ pub(super) struct Peer {
     pub(super) address: IpAddr,
     /// Whether messages to it get checksums.
     pub(super) checksums: AtomicBool,
-    pub(super) sent: Counter,
-    pub(super) sent_bytes: Counter,
-    pub(super) received: Counter,
-    pub(super) received_bytes: Counter,
-    pub(super) connects: Counter,
-    pub(super) failed_connects: Counter,
-    pub(super) dropped_late: Counter,
-    dropped_full: Counter,
-    dropped_large: Counter,
-    ack: Queue,
-    command: Queue,
-    bulk: Queue,
+    /// All but the queued messages, which the queues count.
+    stats: Mutex<rank::State, PeerStats>,
+    /// By channel.
+    queues: [Queue; 3],
 }
 
 impl Peer {
-    fn new(address: IpAddr, queued: &Arc<Budget>) -> Self {
-        Self {
-            address,
-            checksums: AtomicBool::new(false),
-            sent: Counter::default(),
-            sent_bytes: Counter::default(),
-            received: Counter::default(),
-            received_bytes: Counter::default(),
-            connects: Counter::default(),
-            failed_connects: Counter::default(),
-            dropped_late: Counter::default(),
-            dropped_full: Counter::default(),
-            dropped_large: Counter::default(),
-            ack: Queue::new(queued),
-            command: Queue::new(queued),
-            bulk: Queue::new(queued),
-        }
+    fn new(address: IpAddr, memory: &Arc<Budget>) -> Self {
+        let queues = Channel::ALL.map(|_| Queue::new(memory));
+        Self { address, checksums: AtomicBool::new(false), stats: Mutex::default(), queues }
     }
 
     pub(super) fn queue(&self, channel: Channel) -> &Queue {
-        match channel {
-            Channel::Ack => &self.ack,
-            Channel::Command => &self.command,
-            Channel::Bulk => &self.bulk,
+        &self.queues[channel as usize]
+    }
+
+    /// Updates the counters.
+    pub(super) fn count(&self, update: impl FnOnce(&mut PeerStats)) {
+        update(&mut self.stats.lock());
+    }
+
+    /// Counts messages that were dropped because their time was over.
+    pub(super) fn count_late(&self, late: u64) {
+        if late > 0 {
+            self.count(|stats| stats.dropped_late += late);
         }
     }
 
@@ -85,10 +57,9 @@ impl Peer {
         shared: &Shared,
     ) -> Pushed {
         if message.len() > MAX_MESSAGE_BYTES {
-            self.dropped_large.add(1);
-            shared
-                .reporter
-                .warn(self.address, format_args!("{}", too_large(&message, self.address)));
+            self.count(|stats| stats.dropped_large += 1);
+            let line = too_large(&message, self.address);
+            shared.reporter.warn(self.address, format_args!("{line}"));
             return Pushed::Full;
         }
         let limits = QueueLimits {
@@ -97,34 +68,24 @@ impl Peer {
         };
         let now = shared.clock.monotonic();
         let (pushed, late) = self.queue(channel).push(Queued { message, deadline }, now, limits);
-        self.dropped_late.add(late);
-        self.dropped_full.add(u64::from(matches!(pushed, Pushed::Full)));
+        self.count_late(late);
+        if matches!(pushed, Pushed::Full) {
+            self.count(|stats| stats.dropped_full += 1);
+        }
         pushed
     }
 
     pub(super) fn stats(&self) -> PeerStats {
-        let waiting = Channel::ALL.map(|channel| self.queue(channel).waiting());
-        PeerStats {
-            sent: self.sent.get(),
-            sent_bytes: self.sent_bytes.get(),
-            received: self.received.get(),
-            received_bytes: self.received_bytes.get(),
-            connects: self.connects.get(),
-            failed_connects: self.failed_connects.get(),
-            dropped_late: self.dropped_late.get(),
-            dropped_full: self.dropped_full.get(),
-            dropped_large: self.dropped_large.get(),
-            queued: waiting.iter().map(|(messages, _)| *messages as u64).sum(),
-            queued_bytes: waiting.iter().map(|(_, bytes)| *bytes as u64).sum(),
+        let mut stats = *self.stats.lock();
+        for (messages, bytes) in self.queues.iter().map(Queue::waiting) {
+            stats.queued += messages as u64;
+            stats.queued_bytes += bytes as u64;
         }
-    }
-
-    fn is_idle(&self) -> bool {
-        Channel::ALL.into_iter().all(|channel| self.queue(channel).is_idle())
+        stats
     }
 }
 
-/// What the log says of a message that no frame can hold.
+/// The log line of a message that no frame can hold.
 fn too_large(message: &[u8], to: IpAddr) -> String {
     let bytes = message.len();
     let verb = Message::decode(message).map(|it| it.verb.to_string()).unwrap_or_default();
@@ -134,7 +95,7 @@ fn too_large(message: &[u8], to: IpAddr) -> String {
     )
 }
 
-/// All peers by their addresses. When there are too many, those go to which nothing is open.
+/// All peers by their addresses. When there are too many, idle ones are removed.
 #[derive(Debug)]
 pub(super) struct Peers {
     by_address: RwLock<rank::Job, BTreeMap<IpAddr, Arc<Peer>>>,
@@ -148,38 +109,32 @@ impl Peers {
         Self { by_address: RwLock::default(), most, queued }
     }
 
-    /// The peer of this address, if there is one.
+    /// The peer of this address, if it is known.
     pub(super) fn find(&self, address: IpAddr) -> Option<Arc<Peer>> {
-        let peers = self.by_address.read();
-        peers.get(&address).cloned()
+        self.by_address.read().get(&address).cloned()
     }
 
-    /// The peer of this address, which is made if there is none; `None` if there are too many.
+    /// The peer of this address, which is added if it is new; `None` if there are too many.
     pub(super) fn get(&self, address: IpAddr) -> Option<Arc<Peer>> {
-        let found = self.find(address);
-        if found.is_some() {
-            return found;
+        if let Some(found) = self.find(address) {
+            return Some(found);
         }
         let mut peers = self.by_address.write();
         if peers.len() >= self.most && !peers.contains_key(&address) {
-            let idle = peers.extract_if(.., |_, peer| peer.is_idle());
-            for (_, peer) in idle {
-                for channel in Channel::ALL {
-                    peer.queue(channel).close();
-                }
+            let is_idle = |peer: &Peer| peer.queues.iter().all(Queue::is_idle);
+            for (_, peer) in peers.extract_if(.., |_, peer| is_idle(peer)) {
+                peer.queues.iter().for_each(Queue::close);
             }
             if peers.len() >= self.most {
                 return None;
             }
         }
-        let peer =
-            peers.entry(address).or_insert_with(|| Arc::new(Peer::new(address, &self.queued)));
-        Some(Arc::clone(peer))
+        let new = || Arc::new(Peer::new(address, &self.queued));
+        Some(Arc::clone(peers.entry(address).or_insert_with(new)))
     }
 
     /// All peers in the order of their addresses.
     pub(super) fn all(&self) -> Vec<Arc<Peer>> {
-        let peers = self.by_address.read();
-        peers.values().cloned().collect()
+        self.by_address.read().values().cloned().collect()
     }
 }

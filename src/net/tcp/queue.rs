@@ -1,9 +1,10 @@
-//! What waits to be sent to one peer on one channel, and whose turn it is to send it.
+//! The queue of one channel to a peer, the right to send from it, and the batch that is being sent.
 
-use super::batch::{BATCH_BYTES, Batch};
 use crate::base::budget::{Budget, Charge};
 use crate::base::lock::{Mutex, MutexGuard, rank};
+use crate::net::frame::put_frame;
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -12,7 +13,7 @@ use tokio::sync::{Notify, watch};
 /// Bytes of a queue that take nothing of the budget.
 const FREE_BYTES: usize = 64 << 10;
 
-/// What a queue takes of the budget at a time, in bytes.
+/// Bytes that a queue takes of the budget at a time.
 const CHARGE_STEP: usize = 1 << 20;
 
 /// A message that waits.
@@ -23,26 +24,26 @@ pub(super) struct Queued {
     pub(super) deadline: Duration,
 }
 
-/// How much may wait.
+/// Limits of a queue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueueLimits {
     pub(super) messages: usize,
     pub(super) bytes: usize,
 }
 
-/// The right to send what waits, and the only one there is, until it is given back.
+/// The only right to send from a queue, until it is given back.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) stream: Arc<TcpStream>,
     pub(super) batch: Batch,
 }
 
-/// What became of a message that was to be queued.
+/// Outcome of queueing a message.
 #[derive(Debug)]
 pub(super) enum Pushed {
-    /// It waits, and somebody sends.
+    /// It waits, and another task sends.
     Queued,
-    /// It waits, and nobody sends yet: the caller has to start a writer.
+    /// It waits, and the caller has to start the writer.
     First,
     /// It waits, and the caller has to send it.
     Yours(Turn),
@@ -50,14 +51,14 @@ pub(super) enum Pushed {
     Full,
 }
 
-/// A bounded queue with one writer, who dials and sends. While there is a connection on which
-/// nothing is left to write, whoever queues a message may send it: that saves waking the writer.
+/// A bounded queue with one writer, which dials and sends. While a connection is idle, the task
+/// that queues a message may send it: that saves waking the writer.
 #[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<rank::State, State>,
     /// Wakes the writer.
     wake: Notify,
-    /// How often the connection was to be closed.
+    /// Number of requests to close the connection.
     disconnects: watch::Sender<u64>,
 }
 
@@ -72,7 +73,7 @@ struct State {
     phase: Phase,
     /// The connection, as long as there is one.
     stream: Option<Arc<TcpStream>>,
-    /// What is being written, unless somebody has the turn.
+    /// The batch being written, while no task holds the turn.
     batch: Option<Batch>,
     /// Whether the writer waits for something to do.
     is_waiting: bool,
@@ -80,9 +81,9 @@ struct State {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Nobody sends yet.
+    /// No writer has been started.
     New,
-    /// Somebody sends.
+    /// A writer runs.
     Open,
     /// No more messages are taken.
     Closed,
@@ -140,7 +141,7 @@ impl Queue {
         {
             return (Pushed::Yours(turn), late);
         }
-        // Whoever has the turn looks for more before giving it back.
+        // The holder of the turn looks for more messages before it gives the turn back.
         if state.batch.is_some() {
             self.wake_writer(state);
         }
@@ -164,8 +165,8 @@ impl Queue {
         something.await
     }
 
-    /// Waits until there is something to send on the connection, and nobody else sends it. `None`
-    /// when there will be nothing any more.
+    /// Waits for something to send on the connection and for the turn. `None` when the queue is
+    /// closed or disconnected.
     pub(super) async fn turn(&self) -> Option<Turn> {
         let turn = self.wait_for(|state| {
             if state.phase == Phase::Closed || state.stream.is_none() {
@@ -193,7 +194,7 @@ impl Queue {
     }
 
     /// Gives a turn back, unless the batch is written, more messages wait and the caller may go on:
-    /// then the turn is still its own. Otherwise the writer sends what is left.
+    /// then it keeps the turn. Otherwise the writer sends the rest.
     pub(super) fn give_back(&self, turn: Turn, may_go_on: bool) -> Option<Turn> {
         let mut state = self.state();
         let is_sent = turn.batch.is_empty();
@@ -215,8 +216,8 @@ impl Queue {
         self.state().stream = Some(stream);
     }
 
-    /// From now on there is no connection. Waits until nobody writes on it; what was not written
-    /// comes first again. Its bytes were in memory all the time, so that no limit is asked.
+    /// Forgets the connection. Waits until no task writes on it; unwritten messages come first
+    /// again. Their bytes were in memory all the time, so no limit applies.
     pub(super) async fn disconnected(&self) {
         self.state().stream = None;
         let ended = self.wait_for(|state| {
@@ -310,18 +311,106 @@ impl State {
         self.charge.set(charged_bytes(self.bytes, bytes));
     }
 
-    /// The turn, if there is a connection and nobody has it.
+    /// Takes the turn, if there is a connection and no task holds it.
     fn take_turn(&mut self) -> Option<Turn> {
         let stream = Arc::clone(self.stream.as_ref()?);
         Some(Turn { stream, batch: self.batch.take()? })
     }
 }
 
-/// Memory for messages that wait and for those that are being written, which are there twice. Few
-/// bytes count as none, and others in steps, so that seldom a message moves the budget.
+/// Memory for waiting messages and for those being written, which exist twice. Few bytes count as
+/// none, and others in steps, so that few messages change the budget.
 fn charged_bytes(waiting: usize, taken: usize) -> usize {
     let bytes = waiting + 2 * taken;
     if bytes <= FREE_BYTES { 0 } else { bytes.next_multiple_of(CHARGE_STEP) }
+}
+
+/// About how many bytes are written at a time.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// A buffer larger than this is given back when it has been written.
+const KEPT_BYTES: usize = 4 * BATCH_BYTES;
+
+/// Messages in their frames, and how far they are written. Each queue has one, and only its holder
+/// writes.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    bytes: Vec<u8>,
+    /// The messages, each with the place where its frame ends.
+    messages: Vec<(Queued, usize)>,
+    written: usize,
+}
+
+impl Batch {
+    /// Whether there is nothing left to write or to count.
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Whether the system has all of it.
+    pub(super) fn is_written(&self) -> bool {
+        self.written == self.bytes.len()
+    }
+
+    /// Takes further messages, when all before are written.
+    pub(super) fn fill(&mut self, messages: Vec<Queued>, checksums: bool) {
+        self.clear();
+        for queued in messages {
+            // Messages that no frame can hold are not queued.
+            if put_frame(&mut self.bytes, &queued.message, checksums) {
+                self.messages.push((queued, self.bytes.len()));
+            }
+        }
+    }
+
+    /// Number of messages and bytes of a batch that is written. It is empty then.
+    pub(super) fn finish(&mut self) -> (usize, usize) {
+        let counts = (self.messages.len(), self.bytes.len());
+        self.clear();
+        counts
+    }
+
+    /// The messages that were not written, or not to their end. The batch is empty then.
+    pub(super) fn unsent(&mut self) -> std::vec::IntoIter<Queued> {
+        let written = self.written;
+        let unsent = self.messages.drain(..).filter(|(_, end)| *end > written);
+        let unsent: Vec<Queued> = unsent.map(|(queued, _)| queued).collect();
+        self.clear();
+        unsent.into_iter()
+    }
+
+    /// Pretends that this many bytes were written.
+    #[cfg(test)]
+    pub(super) fn note_written(&mut self, bytes: usize) {
+        self.written += bytes;
+    }
+
+    fn clear(&mut self) {
+        self.messages.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(KEPT_BYTES);
+        self.written = 0;
+    }
+
+    /// Writes as much as the system takes at once. False if that was not all.
+    pub(super) fn try_write(&mut self, stream: &TcpStream) -> io::Result<bool> {
+        while !self.is_written() {
+            match stream.try_write(&self.bytes[self.written..]) {
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes all of it.
+    pub(super) async fn write(&mut self, stream: &TcpStream) -> io::Result<()> {
+        while !self.try_write(stream)? {
+            stream.writable().await?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

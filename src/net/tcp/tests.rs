@@ -133,7 +133,7 @@ fn a_file_comes_from_the_address_of_its_sender() {
 
 fn framed(message: &[u8], checksummed: bool) -> Vec<u8> {
     let mut out = Vec::new();
-    put_frame(&mut out, message, checksummed).unwrap();
+    assert!(put_frame(&mut out, message, checksummed));
     out
 }
 

@@ -1,9 +1,8 @@
-//! Sends what is queued for a peer on one channel.
+//! The writer of one channel to a peer.
 
 use super::Shared;
-use super::batch::Batch;
 use super::peer::Peer;
-use super::queue::{Queue, Turn};
+use super::queue::{Batch, Queue, Turn};
 use crate::net::verb::Channel;
 use std::io;
 use std::net::SocketAddr;
@@ -13,72 +12,142 @@ use std::time::Duration;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::watch;
 
-/// How long what was written may stay without acknowledgement of the other machine before the
-/// connection counts as broken. Something on the way may have forgotten it, while others between
-/// the same machines work, so that the peer seems alive; the system alone would take 15 minutes.
+/// Longest time without TCP acknowledgement before a connection counts as broken. A device in
+/// between may have forgotten it while others between the same machines work, so the peer seems
+/// alive; the system alone would take 15 minutes.
 #[cfg(target_os = "linux")]
 const MAX_UNANSWERED: Duration = Duration::from_secs(20);
 
-/// How many batches a thread sends that only wanted to send one message; others may queue as fast
-/// as it sends.
+/// Most batches that a task sends on its way, since others may queue as fast as it sends.
 const MOST_ROUNDS: usize = 4;
 
-/// Dials when there is something to send, and sends, until the queue is closed or the node stops.
-pub(super) async fn run(
-    shared: Arc<Shared>,
-    peer: Arc<Peer>,
-    channel: Channel,
-    address: SocketAddr,
-) {
-    let queue = peer.queue(channel);
-    let mut disconnects = queue.disconnects();
-    let stop = shared.stop.clone();
-    while let Some(true) = stop.run_until_cancelled(queue.wait()).await {
-        let dialled = stop.run_until_cancelled(dial(&shared, &peer, queue, address)).await;
-        let Some(Some(stream)) = dialled else { continue };
-        // What was to be closed before is closed.
-        disconnects.borrow_and_update();
-        log::debug!("connected to {address} ({channel})");
-        let stream = Arc::new(stream);
-        queue.connected(Arc::clone(&stream));
-        let sender = Sender { shared: &shared, peer: &peer, queue };
-        let end = sender.send_all(&stream, &mut disconnects).await;
-        log::debug!("the connection to {address} ({channel}) has ended: {end}");
-        queue.disconnected().await;
-        if !matches!(end, End::Disconnected) {
-            // A peer that closes whatever it accepts is not dialled all the time.
-            let pause = tokio::time::sleep(shared.options.least_backoff);
-            stop.run_until_cancelled(pause).await;
-        }
-    }
+/// Sends what is queued for a peer on one channel.
+#[derive(Debug)]
+pub(super) struct Sender {
+    pub(super) shared: Arc<Shared>,
+    pub(super) peer: Arc<Peer>,
+    pub(super) channel: Channel,
 }
 
-/// Tries to connect, for as long as there is something to send.
-async fn dial(
-    shared: &Shared,
-    peer: &Peer,
-    queue: &Queue,
-    address: SocketAddr,
-) -> Option<TcpStream> {
-    let options = &shared.options;
-    let mut backoff = options.least_backoff;
-    loop {
-        peer.dropped_late.add(queue.expire(shared.clock.monotonic()));
-        if queue.waiting().0 == 0 {
-            return None;
-        }
-        let attempt = connect(shared.options.listen, address);
-        match tokio::time::timeout(options.connect_timeout, attempt).await {
-            Ok(Ok(stream)) => {
-                peer.connects.add(1);
-                return Some(stream);
+impl Sender {
+    fn queue(&self) -> &Queue {
+        self.peer.queue(self.channel)
+    }
+
+    /// Dials when there is something to send, and sends, until the queue is closed or the node
+    /// stops.
+    pub(super) async fn run(self, address: SocketAddr) {
+        let (queue, channel) = (self.queue(), self.channel);
+        let mut disconnects = queue.disconnects();
+        let stop = self.shared.stop.clone();
+        while let Some(true) = stop.run_until_cancelled(queue.wait()).await {
+            let dialled = stop.run_until_cancelled(self.dial(address)).await;
+            let Some(Some(stream)) = dialled else { continue };
+            // Earlier requests to close the connection are done.
+            disconnects.borrow_and_update();
+            log::debug!("connected to {address} ({channel})");
+            let stream = Arc::new(stream);
+            queue.connected(Arc::clone(&stream));
+            let end = self.send_all(&stream, &mut disconnects).await;
+            log::debug!("the connection to {address} ({channel}) has ended: {end}");
+            queue.disconnected().await;
+            if !matches!(end, End::Disconnected) {
+                // A peer that closes whatever it accepts is not dialled all the time.
+                let pause = tokio::time::sleep(self.shared.options.least_backoff);
+                stop.run_until_cancelled(pause).await;
             }
-            Ok(Err(error)) => log::debug!("cannot connect to {address}: {error}"),
-            Err(_) => log::debug!("cannot connect to {address}: no answer"),
         }
-        peer.failed_connects.add(1);
-        tokio::time::sleep(backoff).await;
-        backoff = (backoff * 2).min(options.greatest_backoff);
+    }
+
+    /// Tries to connect, for as long as there is something to send.
+    async fn dial(&self, address: SocketAddr) -> Option<TcpStream> {
+        let Self { shared, peer, .. } = self;
+        let options = &shared.options;
+        let mut backoff = options.least_backoff;
+        loop {
+            peer.count_late(self.queue().expire(shared.clock.monotonic()));
+            if self.queue().waiting().0 == 0 {
+                return None;
+            }
+            let attempt = connect(options.listen, address);
+            match tokio::time::timeout(options.connect_timeout, attempt).await {
+                Ok(Ok(stream)) => {
+                    peer.count(|stats| stats.connects += 1);
+                    return Some(stream);
+                }
+                Ok(Err(error)) => log::debug!("cannot connect to {address}: {error}"),
+                Err(_) => log::debug!("cannot connect to {address}: no answer"),
+            }
+            peer.count(|stats| stats.failed_connects += 1);
+            tokio::time::sleep(backoff).await;
+            backoff = (backoff * 2).min(options.greatest_backoff);
+        }
+    }
+
+    async fn send_all(&self, stream: &TcpStream, disconnects: &mut watch::Receiver<u64>) -> End {
+        let stop = self.shared.stop.clone();
+        loop {
+            let turn = tokio::select! {
+                biased;
+                () = stop.cancelled() => return self.send_last().await,
+                _ = disconnects.changed() => return End::Disconnected,
+                end = closed(stream) => return end,
+                turn = self.queue().turn() => turn,
+            };
+            let Some(mut turn) = turn else { return End::Stopped };
+            self.fill(&mut turn.batch);
+            let end = tokio::select! {
+                biased;
+                written = turn.batch.write(stream) => written.err().map(End::Io),
+                _ = disconnects.changed() => Some(End::Disconnected),
+                () = stop.cancelled() => None,
+            };
+            if end.is_none() && turn.batch.is_written() {
+                self.count(&mut turn.batch);
+            }
+            self.queue().give_back(turn, false);
+            if let Some(end) = end {
+                return end;
+            }
+        }
+    }
+
+    /// Takes further messages if all before are written.
+    fn fill(&self, batch: &mut Batch) {
+        if batch.is_empty() {
+            let (messages, late) = self.queue().take(self.shared.clock.monotonic());
+            self.peer.count_late(late);
+            batch.fill(messages, self.peer.checksums.load(Ordering::Relaxed));
+        }
+    }
+
+    /// Counts a batch that was written.
+    fn count(&self, batch: &mut Batch) {
+        let (messages, bytes) = batch.finish();
+        self.peer.count(|stats| {
+            stats.sent += messages as u64;
+            stats.sent_bytes += bytes as u64;
+        });
+    }
+
+    /// Sends the rest of the batch and the queue, for at most the drain time.
+    async fn send_last(&self) -> End {
+        let rest = async {
+            while self.queue().has_unsent()
+                && let Some(mut turn) = self.queue().turn().await
+            {
+                self.fill(&mut turn.batch);
+                let written = turn.batch.write(&turn.stream).await;
+                self.count(&mut turn.batch);
+                self.queue().give_back(turn, false);
+                if written.is_err() {
+                    break;
+                }
+            }
+        };
+        // The rest is lost, as if the node had been killed.
+        let _ = tokio::time::timeout(self.shared.options.drain, rest).await;
+        End::Stopped
     }
 }
 
@@ -109,27 +178,23 @@ enum End {
     Io(#[from] io::Error),
 }
 
-/// Sends what is queued for a peer, without waiting: what the system does not take at once is left
-/// to the writer. So is all if this is dropped before.
+/// Sends what is queued, without waiting: the writer sends what the system does not take at once,
+/// or all if this is dropped before.
 pub(super) struct Flush {
-    pub(super) shared: Arc<Shared>,
-    pub(super) peer: Arc<Peer>,
-    pub(super) channel: Channel,
+    pub(super) sender: Sender,
     pub(super) turn: Option<Turn>,
 }
 
 impl Flush {
     pub(super) fn run(mut self) {
-        let queue = self.peer.queue(self.channel);
-        let sender = Sender { shared: &self.shared, peer: &self.peer, queue };
         for rounds_left in (0..MOST_ROUNDS).rev() {
             let Some(mut turn) = self.turn.take() else { return };
-            sender.fill(&mut turn.batch);
+            self.sender.fill(&mut turn.batch);
             if let Ok(true) = turn.batch.try_write(&turn.stream) {
-                sender.count(&mut turn.batch);
+                self.sender.count(&mut turn.batch);
             }
-            // An error is the writer's, who gets it too.
-            self.turn = queue.give_back(turn, rounds_left > 0);
+            // The writer gets the same error.
+            self.turn = self.sender.queue().give_back(turn, rounds_left > 0);
         }
     }
 }
@@ -137,81 +202,8 @@ impl Flush {
 impl Drop for Flush {
     fn drop(&mut self) {
         if let Some(turn) = self.turn.take() {
-            self.peer.queue(self.channel).give_back(turn, false);
+            self.sender.queue().give_back(turn, false);
         }
-    }
-}
-
-/// Sends on one connection.
-struct Sender<'a> {
-    shared: &'a Shared,
-    peer: &'a Peer,
-    queue: &'a Queue,
-}
-
-impl Sender<'_> {
-    async fn send_all(&self, stream: &TcpStream, disconnects: &mut watch::Receiver<u64>) -> End {
-        let stop = self.shared.stop.clone();
-        loop {
-            let turn = tokio::select! {
-                biased;
-                () = stop.cancelled() => return self.send_last().await,
-                _ = disconnects.changed() => return End::Disconnected,
-                end = closed(stream) => return end,
-                turn = self.queue.turn() => turn,
-            };
-            let Some(mut turn) = turn else { return End::Stopped };
-            self.fill(&mut turn.batch);
-            let end = tokio::select! {
-                biased;
-                written = turn.batch.write(stream) => written.err().map(End::Io),
-                _ = disconnects.changed() => Some(End::Disconnected),
-                () = stop.cancelled() => None,
-            };
-            if end.is_none() && turn.batch.is_written() {
-                self.count(&mut turn.batch);
-            }
-            self.queue.give_back(turn, false);
-            if let Some(end) = end {
-                return end;
-            }
-        }
-    }
-
-    /// Takes further messages if all before are written.
-    fn fill(&self, batch: &mut Batch) {
-        if batch.is_empty() {
-            let (messages, late) = self.queue.take(self.shared.clock.monotonic());
-            self.peer.dropped_late.add(late);
-            batch.fill(messages, self.peer.checksums.load(Ordering::Relaxed));
-        }
-    }
-
-    /// Counts a batch that was written.
-    fn count(&self, batch: &mut Batch) {
-        let (messages, bytes) = batch.finish();
-        self.peer.sent.add(messages as u64);
-        self.peer.sent_bytes.add(bytes as u64);
-    }
-
-    /// Sends the rest of the batch and what is queued, for as long as a node may take to stop.
-    async fn send_last(&self) -> End {
-        let rest = async {
-            while self.queue.has_unsent()
-                && let Some(mut turn) = self.queue.turn().await
-            {
-                self.fill(&mut turn.batch);
-                let written = turn.batch.write(&turn.stream).await;
-                self.count(&mut turn.batch);
-                self.queue.give_back(turn, false);
-                if written.is_err() {
-                    break;
-                }
-            }
-        };
-        // What takes longer is lost, as if the node had been killed.
-        let _ = tokio::time::timeout(self.shared.options.drain, rest).await;
-        End::Stopped
     }
 }
 

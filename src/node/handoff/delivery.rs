@@ -1,29 +1,28 @@
 //! One delivery of hints to one node.
 
-use super::{BATCH_BYTES, Handoff, HandoffOptions};
+use super::{BATCH_BYTES, Handoff, Trouble};
 use crate::config::settings::SYSTEM_KEYSPACE;
 use crate::model::mutation::{MutationBuilder, RowMutation};
 use crate::net::Verb;
 use crate::net::bodies;
 use crate::net::messenger::{Replies, Request};
 use crate::replica::{Abandoned, Hint, HintBatch, HintError, HintPosition, HintStore};
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// So often a hint is sent before it is put aside, if the node acknowledges others meanwhile.
+/// Attempts before a hint is put aside, if the node acknowledges others meanwhile.
 pub(super) const ATTEMPTS: u32 = 3;
 
-/// So many characters of a row key are shown in the log.
+/// Characters of a row key in the log.
 const SHOWN: usize = 60;
 
-/// How a delivery ended.
+/// End of a delivery.
 #[derive(Debug)]
 pub(super) enum Ended {
     AllDelivered,
-    /// What is left was put aside, or stored behind such a hint.
+    /// Remaining hints were put aside, or follow such a hint.
     RestIsAside,
     TargetIsSilent,
     /// The target seems dead, or this node stops.
@@ -31,7 +30,7 @@ pub(super) enum Ended {
     Failed(DeliveryError),
 }
 
-/// Why hints cannot be delivered, although the target may take them.
+/// Failure of this node to deliver hints.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DeliveryError {
     #[error(transparent)]
@@ -40,10 +39,10 @@ pub(super) enum DeliveryError {
     Abandoned(#[from] Abandoned),
 }
 
-/// What a delivery works with, and has done.
+/// A delivery under way.
 pub(super) struct Delivery<'a> {
     handoff: &'a Handoff,
-    /// Whom the hints were kept for.
+    /// The node that the hints were kept for.
     target: IpAddr,
     /// Recipient of the hints: the target, or the node that has its place.
     recipient: IpAddr,
@@ -51,17 +50,17 @@ pub(super) struct Delivery<'a> {
     pub(super) rows: usize,
     /// Hints that were put aside.
     pub(super) aside: usize,
-    /// Where the first of these stands.
+    /// Position of the first of these.
     first_aside: Option<HintPosition>,
 }
 
-/// Tells a delivery what became of its requests: the tag, and whether it was acknowledged.
+/// Sends the outcomes of requests to a delivery: the tag, and whether it was acknowledged.
 #[derive(Debug)]
 struct Acknowledged(mpsc::UnboundedSender<(u32, bool)>);
 
 impl Replies for Acknowledged {
     fn on_reply(&self, tag: u32, _from: IpAddr, _body: &[u8], _took: Duration) {
-        // The delivery may have been given up.
+        // The delivery may have ended.
         let _ = self.0.send((tag, true));
     }
 
@@ -76,7 +75,7 @@ impl<'a> Delivery<'a> {
         Self { handoff, target, recipient, rows: 0, aside: 0, first_aside: None }
     }
 
-    /// Delivers what there is, as far as it can be done.
+    /// Delivers hints until none are left, or until it fails.
     pub(super) async fn run(&mut self) -> Ended {
         loop {
             if let Err(ended) = self.deliver_batch().await {
@@ -85,7 +84,7 @@ impl<'a> Delivery<'a> {
         }
     }
 
-    /// Delivers some hints, or puts those aside that are not acknowledged.
+    /// Delivers a batch, or puts unacknowledged hints aside.
     async fn deliver_batch(&mut self) -> Result<(), Ended> {
         let target = self.target;
         let batch = self.at_the_disk(move |hints| hints.read_batch(target, BATCH_BYTES)).await?;
@@ -106,12 +105,12 @@ impl<'a> Delivery<'a> {
                 break;
             }
         }
-        self.handoff.options.hints.acknowledge(end);
+        self.handoff.hints.acknowledge(end);
         let is_before = |first: HintPosition| end < first;
         if self.first_aside.is_none_or(is_before) { Ok(()) } else { Err(Ended::RestIsAside) }
     }
 
-    /// Sends hints, waits for the answers, and returns those that were not acknowledged.
+    /// Sends hints, waits for the answers, and returns the unacknowledged ones.
     async fn send(&mut self, hints: Vec<Hint>) -> Vec<Hint> {
         let (sender, mut outcomes) = mpsc::unbounded_channel();
         let replies: Arc<dyn Replies> = Arc::new(Acknowledged(sender));
@@ -125,7 +124,7 @@ impl<'a> Delivery<'a> {
                     *is_done = true;
                 }
             }
-            let pause = self.handoff.options.pause;
+            let pause = self.handoff.pause;
             if !pause.is_zero() {
                 tokio::time::sleep(pause).await;
             }
@@ -143,8 +142,7 @@ impl<'a> Delivery<'a> {
         outcomes.filter(|(_, is_done)| !is_done).map(|(hint, _)| hint).collect()
     }
 
-    /// Counts a hint that was acknowledged. With the first one it is certain that there is somebody
-    /// to deliver to, and worth a line in the log.
+    /// Counts an acknowledged hint. The first one proves that the delivery works, and is logged.
     fn note_acknowledged(&mut self) {
         if self.rows == 0 {
             log::info!("Started hinted handoff for endPoint {}", self.recipient);
@@ -152,11 +150,11 @@ impl<'a> Delivery<'a> {
         self.rows += 1;
     }
 
-    /// Whether the node acknowledges anything, if not these hints: writes to the same row that
-    /// change nothing. They go the way of all writes, and no column family has to be there for
-    /// them; one in each keyspace, because a node may lack some.
+    /// Whether the node acknowledges anything, if not these hints: empty writes to the same row.
+    /// They take the way of all writes, and need no column family; one in each keyspace, since a
+    /// node may lack some.
     async fn acknowledges_anything(&self, like: &Hint) -> bool {
-        let schema = &self.handoff.options.schema;
+        let schema = &self.handoff.schema;
         let (sender, mut outcomes) = mpsc::unbounded_channel();
         let replies: Arc<dyn Replies> = Arc::new(Acknowledged(sender));
         let mut sent = 0;
@@ -178,32 +176,30 @@ impl<'a> Delivery<'a> {
         tag: u32,
         replies: &Arc<dyn Replies>,
     ) -> Result<(), String> {
-        let HandoffOptions { schema, messenger, .. } = &self.handoff.options;
+        let Handoff { schema, messenger, .. } = self.handoff;
         let body = bodies::encode_mutation(mutation, schema).map_err(|e| e.to_string())?;
         let (verb, headers) = (Verb::Mutation, Vec::new());
         let message = Request { verb, headers, body: &body, tag };
         messenger.request(message, &[self.recipient], replies).map_err(|e| e.to_string())
     }
 
-    /// Whether hints like this one were put aside for the node before, so that one attempt tells
+    /// Whether hints like this one were put aside for the node before, so that one attempt is
     /// enough.
     fn is_expected(&self, hint: &Hint) -> bool {
         let state = self.handoff.lock();
-        let trouble = state.troubles.get(&self.target);
-        let is_in = |trouble: &super::Trouble| {
-            hint.mutation.families.iter().any(|part| trouble.families.contains(&part.family))
+        let is_in = |Trouble { families, .. }: &Trouble| {
+            hint.mutation.families.iter().any(|part| families.contains(&part.family))
         };
-        trouble.is_some_and(is_in)
+        state.troubles.get(&self.target).is_some_and(is_in)
     }
 
-    /// Does with the hints what may wait for their disk.
+    /// Runs work on the hints that may wait for their disk.
     async fn at_the_disk<T: Send + 'static>(
         &self,
         job: impl FnOnce(&HintStore) -> Result<T, HintError> + Send + 'static,
     ) -> Result<T, Ended> {
-        let HandoffOptions { hints, blocking, .. } = &self.handoff.options;
-        let hints = Arc::clone(hints);
-        let done = blocking.run(move || job(&hints)).await;
+        let hints = Arc::clone(&self.handoff.hints);
+        let done = self.handoff.spawner.run(move || job(&hints)).await;
         let done = done.map_err(|abandoned| Ended::Failed(abandoned.into()))?;
         done.map_err(|error| Ended::Failed(error.into()))
     }
@@ -219,17 +215,21 @@ impl<'a> Delivery<'a> {
         for hint in &left {
             for part in &hint.mutation.families {
                 if trouble.families.insert(part.family) {
-                    self.warn(hint, &self.handoff.options.schema.family(part.family).name);
+                    self.warn(hint, &self.handoff.schema.family(part.family).name);
                 }
             }
         }
         Ok(())
     }
 
-    /// Once for each column family: of many hints that are refused most are so for one reason.
+    /// Logs a refused hint, once for each column family: most are refused for one reason.
     fn warn(&self, Hint { mutation, .. }: &Hint, family: &str) {
         let (target, keyspace) = (self.recipient, mutation.keyspace());
-        let key = Shortened(mutation.key.to_string());
+        let mut key = mutation.key.to_string();
+        if let Some((end, _)) = key.char_indices().nth(SHOWN) {
+            key.truncate(end);
+            key.push_str("...");
+        }
         log::warn!(
             "{target} does not acknowledge a hint for {keyspace}.{family}, row {key}, although it \
              acknowledges other writes. It is put aside and tried again until it is too old, as \
@@ -237,17 +237,5 @@ impl<'a> Delivery<'a> {
              whether {target} has this column family; what is not delivered before its age is \
              over, reads at QUORUM or ALL will have to repair"
         );
-    }
-}
-
-/// The beginning of a text.
-struct Shortened(String);
-
-impl fmt::Display for Shortened {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.char_indices().nth(SHOWN) {
-            Some((end, _)) => write!(f, "{}...", self.0.get(..end).unwrap_or_default()),
-            None => f.write_str(&self.0),
-        }
     }
 }

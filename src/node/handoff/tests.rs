@@ -1,8 +1,9 @@
-//! Deliveries to a target that answers as a test wants.
+//! Deliveries to a target whose answers the test chooses.
 
 use super::*;
 use crate::base::clock::Clock;
 use crate::base::context::RequestContext;
+use crate::base::worker::Spawner;
 use crate::kit::clock::ManualClock;
 use crate::kit::disk::SimFileSystem;
 use crate::kit::network::{Arrivals, Delivery, Network};
@@ -25,7 +26,7 @@ fn target() -> IpAddr {
     [10, 0, 0, 2].into()
 }
 
-/// Notes which threads ask for the time of day, as who stores or reads hints does.
+/// Notes the threads that read the time of day, which reads and writes of hints do.
 #[derive(Debug, Default)]
 struct Watch {
     clock: ManualClock,
@@ -55,18 +56,18 @@ struct Rig {
     messenger: Arc<Messenger>,
     handoff: Arc<Handoff>,
     arrivals: Mutex<Arrivals<Arc<[u8]>>>,
-    /// Row keys of what the target never acknowledges.
+    /// Row keys of mutations that the target never acknowledges.
     refused: Mutex<BTreeSet<String>>,
-    /// Row keys of what it has acknowledged, as they came.
+    /// Row keys of acknowledged mutations, in order.
     taken: Mutex<Vec<String>>,
 }
 
 impl Rig {
     fn new() -> Self {
-        Self::with(Blocking::Inline)
+        Self::with(Spawner::Inline)
     }
 
-    fn with(blocking: Blocking) -> Self {
+    fn with(spawner: Spawner) -> Self {
         let family = |(keyspace, name): (&str, &str)| {
             Arc::new(ColumnFamilySchema::new(
                 keyspace.to_owned(),
@@ -91,13 +92,13 @@ impl Rig {
         let (time, transport) = (Arc::<Watch>::clone(&clock), Arc::clone(&network) as _);
         let messenger = Messenger::new([10, 0, 0, 1].into(), TIMEOUT, time, transport);
         let messenger = Arc::new(messenger);
-        let handoff = Handoff::new(HandoffOptions {
-            hints: Arc::clone(&hints),
-            schema: Arc::clone(&schema),
-            messenger: Arc::clone(&messenger),
-            pause: Duration::ZERO,
-            blocking,
-        });
+        let handoff = Handoff::new(
+            Arc::clone(&hints),
+            Arc::clone(&schema),
+            Arc::clone(&messenger),
+            Duration::ZERO,
+            spawner,
+        );
         let (refused, taken) = Default::default();
         let rig =
             Self { schema, clock, hints, network, messenger, handoff, arrivals, refused, taken };
@@ -191,7 +192,7 @@ async fn hints_go_out_in_their_order_and_a_batch_at_a_time() {
 }
 
 #[tokio::test]
-async fn what_was_not_acknowledged_comes_again_after_a_while() {
+async fn unacknowledged_hints_are_sent_again_after_a_pause() {
     let rig = Rig::new();
     (0..40).for_each(|number| rig.keep(number));
     rig.takes(20);
@@ -222,7 +223,7 @@ fn keys(numbers: impl IntoIterator<Item = usize>) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_never_acknowledged_does_not_hold_up_what_comes_behind() {
+async fn refused_hints_do_not_hold_up_later_ones() {
     // One among others; a whole batch and more; the last one.
     for refused in [3..4, 0..30, 39..40] {
         let rig = Rig::new();
@@ -260,7 +261,7 @@ async fn what_is_never_acknowledged_does_not_hold_up_what_comes_behind() {
 }
 
 #[tokio::test]
-async fn nothing_is_put_aside_for_who_acknowledges_nothing() {
+async fn nothing_is_put_aside_for_a_node_that_acknowledges_nothing() {
     let rig = Rig::new();
     (0..40).for_each(|number| rig.keep(number));
     for _ in 0..5 {
@@ -289,8 +290,8 @@ async fn a_delivery_ends_with_the_node() {
 }
 
 #[tokio::test]
-async fn hints_are_read_where_a_slow_disk_holds_up_nobody() {
-    let rig = Rig::with(Blocking::Elsewhere);
+async fn a_slow_disk_of_hints_holds_up_no_other_work() {
+    let rig = Rig::with(Spawner::Threads);
     (0..40).for_each(|number| rig.keep(number));
     rig.clock.threads.lock().unwrap().clear();
     rig.takes(1000);
@@ -309,7 +310,7 @@ async fn hints_are_read_where_a_slow_disk_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn an_interrupted_delivery_begins_anew_without_a_pause() {
+async fn an_interrupted_delivery_begins_again_without_a_pause() {
     let rig = Rig::new();
     (0..40).for_each(|number| rig.keep(number));
     rig.takes(20);
@@ -326,7 +327,7 @@ async fn an_interrupted_delivery_begins_anew_without_a_pause() {
 }
 
 #[tokio::test]
-async fn hints_for_who_is_not_in_the_ring_are_kept_and_told_of() {
+async fn hints_for_nodes_outside_of_the_ring_are_kept_and_logged() {
     let token = |last: u8| Partitioner::Random.token(&[last]);
     let other = IpAddr::from([10, 0, 0, 3]);
     let both = {

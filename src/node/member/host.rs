@@ -1,4 +1,4 @@
-//! The member as operations on the ring see it.
+//! The member as seen by operations on the ring.
 
 use super::{Gossip, Member, announce};
 use crate::gossip::{GossipEvent, MOVE_STATE, NodePlace, PLAN_STATE, Plan};
@@ -9,8 +9,7 @@ use crate::ring::TokenMetadata;
 use log::Level;
 use std::net::IpAddr;
 
-/// What stands in the place of a node of 0.6 that has removed another one, before the token of that
-/// one.
+/// Separates, in `MOVE` of a node of 0.6 that removed another one, the token of that one.
 const REMOVAL: &str = ",remove,";
 
 impl Host for Member {
@@ -26,8 +25,8 @@ impl Host for Member {
             incomplete: self.incomplete(&gossip),
             generations: gossiper.endpoints().map(|(it, state)| (it, state.generation)).collect(),
             given_up: membership.given_up(),
-            remembered: gossiper.remembered().cloned(),
-            is_hidden: gossiper.is_hidden(),
+            remembered: gossiper.question.remembered().cloned(),
+            is_hidden: gossiper.question.is_open(),
             local: Some(self.local),
         }
     }
@@ -38,16 +37,16 @@ impl Host for Member {
         let (own, plan) = place.announced(self.local, was_member);
         match place {
             Lifecycle::First(_) => {
-                gossip.gossiper.keep_asking();
+                gossip.gossiper.question.keep_asking();
                 self.readiness.raise(Readiness::Alone);
                 self.announce_readiness(&mut gossip);
             }
-            _ => gossip.gossiper.show(),
+            _ => gossip.gossiper.question.close(),
         }
         if let Lifecycle::Joining(_) | Lifecycle::Replacing(_) = place
             && self.readiness.get() < Readiness::Complete
         {
-            // Who takes it for a replica takes it for one to be, from which others lack nothing.
+            // For others it is only a future replica.
             self.readiness.raise(Readiness::Placed);
             self.announce_readiness(&mut gossip);
         }
@@ -95,7 +94,7 @@ impl Host for Member {
 
     fn be_placed(&self) {
         let mut gossip = self.lock();
-        gossip.gossiper.show();
+        gossip.gossiper.question.close();
         self.readiness.raise(Readiness::Placed);
         self.announce_readiness(&mut gossip);
     }
@@ -146,7 +145,7 @@ impl Host for Member {
 }
 
 impl Member {
-    /// Whether a node of 0.6 says that another one is removed: who, and the ring before.
+    /// A removal by a node of 0.6: the node that announced it, and the ring before.
     pub(super) fn removal_by_original(
         gossip: &Gossip,
         event: &GossipEvent,
@@ -159,7 +158,7 @@ impl Member {
         Some((*endpoint, gossip.membership.members().ring.clone()))
     }
 
-    /// Collects what this node has to have since a node of 0.6 has removed another one.
+    /// Collects the data that this node must have since a node of 0.6 removed another one.
     pub(super) fn restore(&self, gossip: &Gossip, by: IpAddr, before: &TokenMetadata) {
         let after = &gossip.membership.members().ring;
         if before != after {
@@ -176,7 +175,7 @@ impl Member {
         }
     }
 
-    /// Says where this node is, if it has a place at all.
+    /// Announces the place of this node, if it has one.
     pub(super) fn announce_place(&self, gossip: &mut Gossip) {
         let Some(place) = &gossip.place else { return };
         let place = place.format(self.storage.partitioner());

@@ -1,4 +1,4 @@
-//! The wait of a starting node until it knows the ring.
+//! The wait of a starting node for the ring.
 
 use super::Member;
 use crate::gossip::RING_DELAY;
@@ -7,34 +7,34 @@ use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a starting node waits until it has heard of somebody, before it serves on its own.
+/// Longest wait of a starting node for any news, before it serves on its own.
 const JOIN_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The same if others answer, and take nothing of it. A node at this address was there, which they
-/// have just forgotten or are about to, and for [`RING_DELAY`] after that they are deaf to it.
+/// The same if others answer and ignore its state. They have just forgotten a node at this address,
+/// or are about to, and for [`RING_DELAY`] after that they ignore it.
 const FORGOTTEN_PATIENCE: Duration = RING_DELAY.saturating_add(Duration::from_secs(20));
 
-/// How long it waits for each member of the ring that it knows of.
+/// Longest wait for each known member of the ring.
 const MEMBER_PATIENCE: Duration = Duration::from_secs(4);
 
-/// How often a starting node looks who is there.
+/// Pause between two looks.
 const JOIN_POLL: Duration = Duration::from_millis(20);
 
-/// How far a starting node knows the ring.
+/// A starting node's knowledge of the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Knowledge {
     /// No node of the cluster has sent anything.
     Nothing,
-    /// Others answer, and have not told of the ring.
+    /// Others answer, and have not sent the ring.
     Answers,
-    /// Some nodes have told of the ring, and members have not.
+    /// Some nodes have sent the ring, and not all members.
     Some,
-    /// All members have told of the ring.
+    /// All members have sent the ring.
     All,
 }
 
 impl Knowledge {
-    /// How long a node waits to know more, from when it knew this.
+    /// Longest wait for more knowledge.
     fn patience(self) -> Duration {
         match self {
             Self::Nothing => JOIN_PATIENCE,
@@ -46,9 +46,9 @@ impl Knowledge {
 }
 
 impl Member {
-    /// Waits until the ring is known as well as can be expected, so that the first client is not
-    /// told that rows are missing which others have, and its writes reach those as well that are
-    /// joining. [`Member::run`] must be running.
+    /// Waits until the ring is known as well as can be expected, so that the first client does not
+    /// miss rows that others have, and its writes reach joining nodes. [`Member::run`] must be
+    /// running.
     pub async fn settle(&self) {
         if self.is_alone() {
             return;
@@ -67,7 +67,7 @@ impl Member {
         }
     }
 
-    /// Whether there is nobody to wait for: no seed, and no member that the last start knew.
+    /// Whether there are no other seeds, and no members that the last start knew.
     fn is_alone(&self) -> bool {
         let local = self.local;
         let gossip = self.lock();
@@ -79,15 +79,14 @@ impl Member {
     fn knowledge(&self) -> Knowledge {
         let gossip = self.lock();
         let gossiper = &gossip.gossiper;
-        // A node can send what it knows before its first news here, and until these come it counts
-        // as dead: nobody would ask it anything.
+        // A node may send the ring before its own first news, and counts as dead until these come.
         let has_told = |it: IpAddr| {
             let tells = gossiper.is_briefed_by(it) || !gossiper.announces(it, extensions::CALLS);
             gossiper.is_alive(it) && tells
         };
         let mut others = gossiper.endpoints().filter(|(it, _)| *it != self.local);
         if !others.any(|(it, _)| has_told(it)) {
-            let is_answered = gossiper.is_answered();
+            let is_answered = gossiper.is_answered;
             return if is_answered { Knowledge::Answers } else { Knowledge::Nothing };
         }
         let members = gossip.membership.members().endpoints();
@@ -95,7 +94,7 @@ impl Member {
         if all_have { Knowledge::All } else { Knowledge::Some }
     }
 
-    /// Tells the operator that this node has waited for nothing.
+    /// Warns the operator that this node waited in vain.
     fn warn_of_silence(&self, knowledge: Knowledge) {
         let what = match knowledge {
             Knowledge::Nothing => "answered",

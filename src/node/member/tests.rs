@@ -1,7 +1,8 @@
-//! Two nodes that tell each other where they are.
+//! Two nodes that gossip.
 
 use super::*;
 use crate::base::budget::Budget;
+use crate::base::worker::Spawner;
 use crate::kit::clock::ManualClock;
 use crate::kit::disk::SimFileSystem;
 use crate::kit::storage::open_system;
@@ -16,7 +17,7 @@ use crate::storage::system::saved_ring::SavedRing;
 use std::sync::{Mutex, Weak, mpsc};
 use std::thread::ThreadId;
 
-/// Keeps what is sent until the test delivers it.
+/// Keeps sent messages until the test delivers them.
 #[derive(Debug, Default)]
 struct Wire(Mutex<Vec<(IpAddr, Arc<[u8]>)>>);
 
@@ -30,12 +31,12 @@ impl Transport for Wire {
     fn set_checksums(&self, _peer: IpAddr, _checksums: bool) {}
 }
 
-/// Looks whether the lock of gossip is free whenever a note is written, which asks for this time.
+/// Checks that the lock of gossip is free whenever a note is written, which reads this time.
 #[derive(Debug, Default)]
 struct Watch {
     clock: ManualClock,
     member: Mutex<Weak<Member>>,
-    /// For each note whether it was free.
+    /// For each note, whether the lock was free.
     notes: Mutex<Vec<bool>>,
 }
 
@@ -73,7 +74,7 @@ fn open_hints(schema: Arc<Schema>) -> Arc<HintStore> {
 }
 
 fn member(last: u8, wire: &Arc<Wire>) -> (Arc<Member>, Arc<Watch>) {
-    start(setup(&SimFileSystem::new(u64::from(last)), last, wire, true))
+    start(setup(&SimFileSystem::new(u64::from(last)), last, wire, Spawner::Inline))
 }
 
 /// Options of a node at this address, at its first start and with a token of its own.
@@ -81,7 +82,7 @@ fn setup(
     fs: &SimFileSystem,
     last: u8,
     wire: &Arc<Wire>,
-    runs_inline: bool,
+    spawner: Spawner,
 ) -> (MemberOptions, Arc<Watch>) {
     let (storage, clock) =
         (open_system(fs, Arc::new(ManualClock::default())), Arc::new(Watch::default()));
@@ -90,7 +91,7 @@ fn setup(
         concurrent_reads: 1,
         concurrent_writes: 1,
         memory: Budget::new(1 << 20),
-        runs_inline,
+        spawner,
     };
     let options = MemberOptions {
         local: address(last),
@@ -125,7 +126,7 @@ fn start((options, clock): (MemberOptions, Arc<Watch>)) -> Watched {
 
 type Watched = (Arc<Member>, Arc<Watch>);
 
-/// Takes all messages where they are to go, and those that come of it.
+/// Delivers all messages, and those that follow from them.
 fn deliver(wire: &Wire, members: &[Watched]) {
     loop {
         let sent = std::mem::take(&mut *wire.0.lock().unwrap());
@@ -134,7 +135,7 @@ fn deliver(wire: &Wire, members: &[Watched]) {
         }
         for (to, message) in sent {
             let receivers = members.iter().filter(|(it, _)| it.local == to);
-            receivers.for_each(|(it, _)| Receiver::new(Arc::clone(it)).receive(&message));
+            receivers.for_each(|(it, _)| it.receive(&message));
         }
     }
 }
@@ -144,7 +145,7 @@ fn round((member, watch): &Watched) {
     member.gossip_round();
 }
 
-/// Whom writes are on their way to, after all that a task can do now.
+/// Receivers of sent writes, after all ready tasks have run.
 async fn writes(wire: &Wire) -> Vec<IpAddr> {
     for _ in 0..10 {
         tokio::task::yield_now().await;
@@ -156,7 +157,7 @@ async fn writes(wire: &Wire) -> Vec<IpAddr> {
 
 fn keep_hint(member: &Member, target: IpAddr) {
     let hint = MutationBuilder::new(member.storage.schema(), system::KEYSPACE, b"key").finish();
-    member.hints.as_ref().unwrap().store(target, &hint).unwrap();
+    member.hints().unwrap().store(target, &hint).unwrap();
 }
 
 #[tokio::test]
@@ -164,10 +165,11 @@ async fn hints_follow_a_node_to_its_new_address() {
     let wire = Arc::new(Wire::default());
     let one = member(1, &wire);
     one.0.begin();
-    let hints = one.0.hints.as_ref().unwrap();
+    let hints = one.0.hints().unwrap();
     let token = Partitioner::Random.token(&[2]);
     for (generation, at) in [(1, 2), (2, 3), (3, 4), (4, 2)] {
-        let (mut options, watch) = setup(&SimFileSystem::new(u64::from(at)), at, &wire, true);
+        let (mut options, watch) =
+            setup(&SimFileSystem::new(u64::from(at)), at, &wire, Spawner::Inline);
         (options.token, options.generation) = (Some(token.clone()), generation);
         let other = start((options, watch));
         other.0.begin();
@@ -193,7 +195,7 @@ async fn hints_follow_a_node_to_its_new_address() {
 }
 
 #[tokio::test]
-async fn hints_go_to_who_was_heard_of_just_now() {
+async fn hints_go_to_nodes_with_recent_news() {
     let wire = Arc::new(Wire::default());
     let members = [member(1, &wire), member(2, &wire)];
     for (member, _) in &members {
@@ -252,7 +254,7 @@ fn notes_of_the_ring_are_written_when_gossip_may_go_on() {
     }
 }
 
-/// Tells on which thread a request is given up.
+/// Reports the thread on which a request is given up.
 #[derive(Debug)]
 struct GivenUp(mpsc::Sender<ThreadId>);
 
@@ -265,10 +267,10 @@ impl Replies for GivenUp {
 }
 
 #[tokio::test]
-async fn who_waits_for_gossip_does_not_wait_for_the_hints_of_others() {
-    for runs_inline in [false, true] {
+async fn gossip_does_not_wait_for_hints_of_given_up_requests() {
+    for spawner in [Spawner::Threads, Spawner::Inline] {
         let fs = SimFileSystem::new(1);
-        let (member, watch) = start(setup(&fs, 1, &Arc::default(), runs_inline));
+        let (member, watch) = start(setup(&fs, 1, &Arc::default(), spawner));
         let stop = CancellationToken::new();
         let running = tokio::spawn(Arc::clone(&member).run(stop.clone()));
         let (sender, given_up) = mpsc::channel();
@@ -282,7 +284,7 @@ async fn who_waits_for_gossip_does_not_wait_for_the_hints_of_others() {
                 break thread;
             }
         };
-        assert_eq!(thread == std::thread::current().id(), runs_inline);
+        assert_eq!(thread == std::thread::current().id(), spawner.is_inline());
         stop.cancel();
         running.await.unwrap();
     }

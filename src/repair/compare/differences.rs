@@ -1,6 +1,6 @@
-//! Differences between replicas, and what each has to collect.
+//! Differences between replicas, and the rows that each has to collect.
 
-use super::leaves::Leaves;
+use super::leaves::{Leaf, Leaves};
 use crate::model::key::RowKey;
 use crate::repair::compare::{ListedRow, TreeHash};
 use crate::repair::job::Output;
@@ -8,14 +8,14 @@ use crate::ring::{Partitioner, TokenRange};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-/// The leaves in which not all replicas have the same, in order. All have divided the ranges in
-/// the same way.
+/// The ranges of leaves with differing hashes, in order. All replicas have the same leaves.
 pub(super) fn differing(leaves: &BTreeMap<IpAddr, Leaves>) -> Vec<TokenRange> {
     let Some(first) = leaves.values().next() else { return Vec::new() };
-    let differs =
-        |at: usize| leaves.values().any(|other| other.hashes().get(at) != first.hashes().get(at));
-    let ranges = first.ranges().iter().enumerate();
-    ranges.filter(|(at, _)| differs(*at)).map(|(_, range)| range.clone()).collect()
+    let differs = |(at, leaf): &(usize, &Leaf)| {
+        leaves.values().any(|other| other.0.get(*at).is_none_or(|it| it.hash != leaf.hash))
+    };
+    let ranges = first.0.iter().enumerate().filter(differs);
+    ranges.map(|(_, leaf)| leaf.range.clone()).collect()
 }
 
 /// A row in which replicas differ.
@@ -23,35 +23,35 @@ pub(super) fn differing(leaves: &BTreeMap<IpAddr, Leaves>) -> Vec<TokenRange> {
 pub(super) struct Differing {
     pub(super) key: RowKey,
     pub(super) missing: Missing,
-    /// Bytes of the largest version of it.
+    /// Bytes of its largest version.
     pub(super) bytes: u64,
 }
 
-/// The rows of a replica, as far as it has told them.
+/// The rows of a replica that it has listed so far.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    /// In order, from where the comparison is on.
+    /// Rows that are not compared yet, in order.
     pub(super) rows: VecDeque<ListedRow>,
-    /// After which key there may be more.
+    /// The key after which there may be more.
     pub(super) next: Option<RowKey>,
     /// Whether these are the last.
     pub(super) is_complete: bool,
 }
 
 impl Listing {
-    /// Whether the replica has to tell more before the comparison can go on.
+    /// Whether the comparison needs more rows of the replica.
     pub(super) fn is_wanted(&self) -> bool {
         self.rows.is_empty() && !self.is_complete
     }
 
-    /// Adds what the replica has listed. False if that makes no sense.
+    /// Adds a list of the replica. False if it makes no sense.
     pub(super) fn extend(&mut self, output: Output, partitioner: Partitioner) -> bool {
         let Output::Rows { rows, next } = output else { return false };
         let decorate = |key: &RowKey| partitioner.decorate(key.clone());
         let after = self.next.as_ref().map(decorate);
         let keys = rows.iter().map(|row| &row.key);
         let is_in_order = after.iter().chain(keys).is_sorted_by(|a, b| a < b);
-        // Or it would be asked for ever.
+        // Or the comparison would never end.
         let goes_on = next.as_ref().map(decorate).is_none_or(|next| after < Some(next));
         self.rows.extend(rows);
         self.is_complete = next.is_none();
@@ -60,11 +60,11 @@ impl Listing {
     }
 }
 
-/// Pairs of a collector of a row and the node that it collects it from.
+/// Pairs of the collector of a row and its source.
 pub(super) type Missing = Vec<(IpAddr, IpAddr)>;
 
-/// Compares what is listed, as far as all replicas have told. Returns the rows that differ, in
-/// order. Afterwards at least one listing that is not complete is empty, or all are.
+/// Compares the listed rows as far as all replicas have listed. Returns the differing rows, in
+/// order. Afterwards an incomplete listing is empty, or all are.
 pub(super) fn compare_rows(listings: &mut BTreeMap<IpAddr, Listing>) -> Vec<Differing> {
     let mut found = Vec::new();
     loop {
@@ -88,8 +88,8 @@ pub(super) fn compare_rows(listings: &mut BTreeMap<IpAddr, Listing>) -> Vec<Diff
     }
 }
 
-/// Collectors of a row with their sources, so that all have what any of them has. Of replicas that
-/// have the same one is the source.
+/// Collectors of a row with their sources, so that all get every version. Of replicas with equal
+/// versions one is the source.
 fn missing(known: &[(IpAddr, Option<TreeHash>)]) -> Missing {
     let mut versions: Vec<(TreeHash, IpAddr)> = Vec::new();
     for (replica, hash) in known {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn each_collects_what_it_lacks_from_one_of_those_who_have_it() {
+    fn each_replica_collects_missing_versions_from_one_source() {
         let [a, b, c] = [node(1), node(2), node(3)];
         assert_eq!(missing(&[(a, Some(hash(1))), (b, Some(hash(1)))]), []);
         // One that is missing altogether.

@@ -1,6 +1,6 @@
-//! Hashes of the rows of this node: SHA-256 over the key, and the body as it would stand in a file
-//! of 0.6 after all files were compacted. Replicas agree only if they put rows together in blocks
-//! of one size, and have left out the same tombstones.
+//! Hashes of the rows of this node: SHA-256 over the key, and the body as a file of 0.6 has it
+//! after a compaction of all files. Equal hashes need the same block size and the same purged
+//! tombstones.
 
 use super::TreeHash;
 use super::leaves::Leaves;
@@ -11,41 +11,41 @@ use crate::repair::error::{OperationError, Result};
 use crate::repair::job::JobControl;
 use crate::ring::DecoratedKey;
 use crate::storage::compaction::{GcSpan, RowSink};
-use crate::storage::original::{RowBuilder, WriteError};
+use crate::storage::legacy::{RowBuilder, WriteError};
 use sha2::{Digest, Sha256};
 
-/// Blocks in which a row is put together for its hash: as 0.6 does where nothing else is
-/// configured. It is the same on all nodes, whatever their `ColumnIndexSizeInKB`.
+/// Block size of hashed rows: the default of 0.6. It is the same on all nodes, whatever their
+/// `ColumnIndexSizeInKB`.
 pub(super) const COLUMN_INDEX_BYTES: u64 = 64 << 10;
 
-/// Most rows of a list, most bytes of their keys, and about how many bytes of rows are read for it.
+/// Most rows of a list, most bytes of their keys, and approximate bytes of rows read for it.
 const LIST_ROWS: usize = 4096;
 const LIST_KEY_BYTES: usize = 64 << 10;
 const LIST_READ_BYTES: u64 = 64 << 20;
 
-/// Hashes rows one after the other, and gives each to `take`.
+/// Hashes rows one after the other, and passes each to `take`.
 pub(crate) struct HashSink<T> {
-    /// Keeps a wide row in a file, or all in memory.
+    /// Keeps a row in memory, or in a file if it is wide.
     row: RowBuilder,
     control: JobControl,
-    /// Of the row that is open.
+    /// Bytes of the open row.
     row_bytes: u64,
     take: T,
 }
 
-/// A row that was hashed.
+/// A hashed row.
 pub(crate) struct HashedRow<'a> {
     pub(crate) key: &'a DecoratedKey,
-    /// None if nothing is left of the row: then it is in no tree.
+    /// `None` if nothing is left of the row: then it is in no tree.
     pub(crate) hash: Option<TreeHash>,
-    /// About how many bytes it is.
+    /// Approximate size.
     pub(crate) bytes: u64,
-    /// Times for which the hash is right.
+    /// Times for which the hash is valid.
     pub(crate) span: GcSpan,
 }
 
 impl<T: FnMut(HashedRow<'_>) -> bool> HashSink<T> {
-    /// A sink that goes on as long as `take` says so.
+    /// A sink that ends when `take` returns false.
     pub(crate) fn new(row: RowBuilder, control: &JobControl, take: T) -> Self {
         Self { row, control: control.clone(), row_bytes: 0, take }
     }
@@ -106,7 +106,7 @@ pub(super) fn add_to(leaves: &mut Leaves) -> impl FnMut(HashedRow<'_>) -> bool {
 pub(crate) struct ListedRow {
     pub(crate) key: DecoratedKey,
     pub(crate) hash: TreeHash,
-    /// About how many bytes would travel.
+    /// Approximate bytes to transfer.
     pub(crate) bytes: u64,
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct ListedRow {
 #[derive(Debug, Default)]
 pub(super) struct RowList {
     pub(super) rows: Vec<ListedRow>,
-    /// The last row that was looked at.
+    /// The last row that was read.
     pub(super) last: Option<RowKey>,
     key_bytes: usize,
     read_bytes: u64,

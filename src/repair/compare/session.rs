@@ -1,11 +1,11 @@
-//! The repair of column families by the node that was asked to do it.
+//! The repair of column families by the repairing node.
 
 use super::differences::{Differing, Listing, compare_rows, differing};
 use super::leaves::{Leaves, Shape};
 use super::shape::{RepairScope, ranges_by_replicas, shape, still_fits};
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
-use crate::repair::error::{OperationError, Result};
+use crate::repair::error::{OperationError, Result, fail};
 use crate::repair::host::RingSnapshot;
 use crate::repair::job::{Output, Scope, Task};
 use crate::repair::operation::OperationRun;
@@ -13,6 +13,7 @@ use crate::repair::operations::Operations;
 use crate::repair::progress::{Progress, ProgressByNode};
 use crate::repair::service::Service;
 use crate::ring::{TokenMetadata, TokenRange};
+use crate::storage::compaction::GcSpan;
 use futures_util::future::{join_all, try_join_all};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -25,9 +26,9 @@ const DOWN_PATIENCE: Duration = Duration::from_secs(30);
 /// Leaves whose rows are listed at a time.
 const LEAVES_AT_A_TIME: usize = 512;
 
-/// Rows that a replica is ordered to collect at a time, at most, bytes of their keys, which travel
-/// in one message, and about how many bytes of rows: each order makes SSTables of its own, and is
-/// carried out again when the replica is restarted meanwhile.
+/// Most rows that a replica collects by one order, most bytes of their keys, which are one message,
+/// and approximate bytes of rows. Each order makes SSTables of its own, and is repeated when the
+/// replica restarts meanwhile.
 const ORDER_ROWS: usize = 128 << 10;
 const ORDER_KEY_BYTES: usize = 2 << 20;
 const ORDER_BYTES: u64 = 64 << 20;
@@ -39,17 +40,24 @@ pub struct FamilyRepair {
     pub family: String,
     /// Ranges that were compared, each among all its replicas.
     pub ranges: usize,
-    /// Rows that replicas have read for that; none where they knew the hashes.
+    /// Rows that replicas have read for that; none if they knew the hashes.
     pub rows_read: u64,
     /// Rows in which replicas differed.
     pub rows_differed: u64,
     /// Bytes of these, each once, as its largest version.
     pub bytes_differed: u64,
-    /// Rows and bytes that each replica has got from others, a row once for each version.
+    /// Rows and bytes that each replica has collected, a row once for each version.
     pub collected: BTreeMap<IpAddr, (u64, u64)>,
 }
 
-/// The comparison of ranges of a column family that the same replicas have.
+impl FamilyRepair {
+    pub(in crate::repair) fn note_collected(&mut self, by: IpAddr, rows: u64, bytes: u64) {
+        let sum = self.collected.entry(by).or_default();
+        *sum = (sum.0 + rows, sum.1 + bytes);
+    }
+}
+
+/// The comparison of ranges of a column family that have the same replicas.
 struct Comparison<'a> {
     service: &'a Arc<Service>,
     hashing: &'a ProgressByNode,
@@ -71,7 +79,7 @@ struct Order {
 }
 
 impl Operations {
-    /// Whether these families can be repaired, as far as this node knows.
+    /// Checks whether these families can be repaired, as far as this node knows.
     pub(in crate::repair) fn check_repair(
         &self,
         families: &[FamilyId],
@@ -88,8 +96,7 @@ impl Operations {
             return Ok(());
         }
         let down: Vec<IpAddr> = down.into_iter().collect();
-        let why = format!("{down:?} are down, which have some of it: bring them up first");
-        Err(OperationError::Failed(why))
+        fail(format!("{down:?} are down, which have some of it: bring them up first"))
     }
 
     fn repaired_ranges(
@@ -100,12 +107,12 @@ impl Operations {
     ) -> Result<BTreeMap<BTreeSet<IpAddr>, Vec<TokenRange>>> {
         let keyspace = &self.node.storage.schema().family(family).keyspace;
         let Some(placement) = self.node.placements.get(keyspace) else {
-            return Err(OperationError::Failed(format!("keyspace {keyspace} is not replicated")));
+            return fail(format!("keyspace {keyspace} is not replicated"));
         };
         Ok(ranges_by_replicas(placement, ring, self.node.local(), scope))
     }
 
-    /// Repairs column families, one after the other. Returns a description of what was done.
+    /// Repairs column families, one after the other. Returns a description for operators.
     pub(in crate::repair) async fn repair(
         &self,
         families: &[FamilyId],
@@ -123,7 +130,7 @@ impl Operations {
             operation.note_repaired(&done);
             repaired?;
         }
-        // Nodes that have become replicas meanwhile were not asked.
+        // Nodes that became replicas meanwhile did not take part.
         self.check_same_ring(&look)?;
         let sum = |of: fn(&FamilyRepair) -> u64| done.iter().map(of).sum::<u64>();
         let (ranges, differed) = (sum(|it| it.ranges as u64), sum(|it| it.rows_differed));
@@ -199,7 +206,7 @@ impl Comparison<'_> {
         Scope { family: self.family, gc_before: self.gc_before, ranges: ranges.to_vec() }
     }
 
-    /// How the ranges are divided: if possible as before.
+    /// Chooses the division of the ranges: the last one, if possible.
     async fn choose_shape(&self) -> Result<Shape> {
         let (service, family) = (Arc::clone(self.service), self.family);
         let ranges = self.ranges.clone();
@@ -230,6 +237,7 @@ impl Comparison<'_> {
                 let why = "what it says of its leaves makes no sense";
                 return Err(OperationError::repair(replica, why));
             };
+            let hashes = hashes.into_iter().map(|hash| (hash, GcSpan::default()));
             let divided = empty.clone().with_hashes(hashes);
             let why = "it has divided the ranges in another way";
             leaves.insert(replica, divided.ok_or_else(|| OperationError::repair(replica, why))?);
@@ -272,7 +280,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Adds a row to what replicas are to collect. Returns whether that is enough for an order.
+    /// Adds a row to the orders of replicas. Returns whether an order is full.
     fn order(&mut self, Differing { key, missing, bytes }: &Differing) -> bool {
         let mut is_full = false;
         for (collector, source) in missing {
@@ -288,10 +296,10 @@ impl Comparison<'_> {
         is_full
     }
 
-    /// Has replicas collect what they lack.
+    /// Has replicas collect the rows that they lack.
     async fn give(&mut self) -> Result<()> {
         let (orders, this) = (std::mem::take(&mut self.orders), &*self);
-        // If one fails, what others collect is of use all the same.
+        // If one fails, the others still collect.
         let all = join_all(orders.into_iter().map(async |(collector, order)| {
             let sources = order.sources.into_iter().collect();
             let task = Task::Rows { family: this.family, sources };
@@ -301,8 +309,7 @@ impl Comparison<'_> {
         for (collector, collected) in all.await {
             match collected {
                 Ok((done, _)) => {
-                    let sum = self.report.collected.entry(collector).or_default();
-                    *sum = (sum.0 + done.rows, sum.1 + done.bytes);
+                    self.report.note_collected(collector, done.rows, done.bytes);
                 }
                 Err(error) => outcome = Err(error),
             }

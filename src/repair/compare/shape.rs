@@ -1,28 +1,27 @@
-//! Ranges to compare with their replicas, and how they are divided.
+//! Choice of the ranges to compare, and of their division.
 
-use super::leaves::{MOST_DEPTH, MOST_LEAVES, Shape};
-use crate::repair::compare::ranges::straight;
+use super::leaves::{MOST_DEPTH, MOST_LEAVES, Shape, straight};
 use crate::ring::{Partitioner, ReplicaPlacement, Token, TokenMetadata, TokenRange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// Rows that a leaf is to have: about as many are read again for one that differs.
+/// Wanted rows of a leaf. About as many are read again for a differing one.
 const ROWS_PER_LEAF: u64 = 16;
 
 /// Most leaves where tokens have to be sent, and most bytes of these.
 const MOST_TOKENS: usize = 4096;
 const MOST_TOKEN_BYTES: usize = 128 << 10;
 
-/// Which ranges a node repairs.
+/// The ranges that a node repairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RepairScope {
-    /// The one that it owns: enough if all nodes do so.
+    /// The range that it owns: enough if all nodes repair theirs.
     Primary,
-    /// All of which it is a replica.
+    /// All ranges of which it is a replica.
     All,
 }
 
-/// The ranges that a repair is about, by their replicas.
+/// The ranges of a repair, by their replicas.
 pub(super) fn ranges_by_replicas(
     placement: &ReplicaPlacement,
     ring: &TokenMetadata,
@@ -79,8 +78,7 @@ pub(super) fn shape(
     }
 }
 
-/// Whether ranges may be divided as they were the last time, so that hashes are still known, though
-/// they would be divided in another way now.
+/// Whether the last division may be used again, so that its hashes are still known.
 pub(super) fn still_fits(before: &Shape, now: &Shape) -> bool {
     match (before, now) {
         (Shape::Even(before), Shape::Even(now)) => before.abs_diff(*now) <= 1,

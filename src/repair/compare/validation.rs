@@ -1,16 +1,17 @@
-//! Hashes of the rows of this node, which other nodes or this one want to know.
+//! Validation: the hashes of this node's rows, for a repairing node.
 
 use super::hashing::{COLUMN_INDEX_BYTES, HashSink, HashedRow, RowList, add_to};
 use super::leaves::{Leaves, Shape, row_ranges};
 use super::remembered::{Division, Known, MAX_BYTES, Remembered, Tables};
 use crate::base::lock::{Mutex, MutexGuard, rank};
+use crate::base::worker::Spawner;
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
 use crate::net::bodies::BodyContext;
 use crate::repair::error::{OperationError, Result};
 use crate::repair::job::{JobControl, Output, Scope};
-use crate::replica::{Abandoned, Blocking};
-use crate::ring::{DecoratedKey, RowRange, Token, TokenRange};
+use crate::replica::Abandoned;
+use crate::ring::{DecoratedKey, RowRange, TokenRange};
 use crate::storage::Database;
 use crate::storage::database::ValidationSet;
 use std::ops::{Bound, RangeBounds};
@@ -22,18 +23,18 @@ use tokio_util::task::TaskTracker;
 #[derive(Debug, Clone)]
 pub(crate) struct Validator {
     storage: Arc<Database>,
-    blocking: Blocking,
+    spawner: Spawner,
     remembered: Arc<Mutex<rank::Files, Remembered>>,
-    /// One column family is read at a time, as it was on the one compaction thread of 0.6; lists of
-    /// rows, which are short, do not wait for that.
+    /// One column family is read at a time, as on the one compaction thread of 0.6. Lists of rows
+    /// are short and do not wait for that.
     scan: Arc<Semaphore>,
     tasks: TaskTracker,
 }
 
 impl Validator {
-    pub(crate) fn new(storage: Arc<Database>, blocking: Blocking) -> Self {
+    pub(crate) fn new(storage: Arc<Database>, spawner: Spawner) -> Self {
         let (remembered, tasks) = Default::default();
-        Self { storage, blocking, remembered, scan: Arc::new(Semaphore::new(1)), tasks }
+        Self { storage, spawner, remembered, scan: Arc::new(Semaphore::new(1)), tasks }
     }
 
     /// Hashes of leaves.
@@ -46,7 +47,7 @@ impl Validator {
         let turn = control.stop.run_until_cancelled(Arc::clone(&self.scan).acquire_owned()).await;
         let Some(Ok(_turn)) = turn else { return Err(OperationError::GivenUp) };
         let this = self.clone();
-        self.blocking.run(move || this.hash_leaves(&scope, shape, &control)).await?
+        self.spawner.run(move || this.hash_leaves(&scope, shape, &control)).await?
     }
 
     /// Hashes of single rows.
@@ -57,7 +58,7 @@ impl Validator {
         control: JobControl,
     ) -> Result<Output> {
         let this = self.clone();
-        self.blocking.run(move || this.hash_rows(&scope, after.as_ref(), &control)).await?
+        self.spawner.run(move || this.hash_rows(&scope, after.as_ref(), &control)).await?
     }
 
     fn hash_leaves(
@@ -79,8 +80,8 @@ impl Validator {
             let mut sink = HashSink::new(builder, control, add_to(&mut leaves));
             self.storage.validate(&set, &row_ranges(&unknown), gc_before, &mut sink)?;
         }
-        let hashes = leaves.hashes().to_vec();
-        self.remembered().keep(family, set.identities(), division, leaves);
+        let hashes = leaves.hashes();
+        self.remembered().keep(family, set.now.identities(), division, leaves);
         self.save(family);
         Ok(Output::Leaves(hashes))
     }
@@ -111,7 +112,7 @@ impl Validator {
         Ok(Output::Rows { rows, next: last.filter(|_| !is_complete) })
     }
 
-    /// These leaves as far as they are known of SSTables.
+    /// These leaves with the hashes that are known from earlier.
     fn known(
         &self,
         family: FamilyId,
@@ -121,7 +122,7 @@ impl Validator {
     ) -> Result<Leaves> {
         self.load(family);
         self.storage.family(family).want_merged_keys();
-        let (now, merges) = (&set.identities(), set.merges());
+        let (now, merges) = (&set.now.identities(), &set.now.merges);
         let known = self.remembered().find(family, Tables { now, merges }, division, &empty);
         let Some(Known { mut leaves, added }) = known else {
             empty.lose_if(|_| true);
@@ -131,20 +132,21 @@ impl Validator {
         if set.rows_of(is_added) > set.rows() / 2 {
             leaves.lose_if(|_| true);
         } else if !added.is_empty() {
-            let scanned = row_ranges(leaves.ranges());
+            let scanned: Vec<TokenRange> = leaves.0.iter().map(|leaf| leaf.range.clone()).collect();
+            let scanned = row_ranges(&scanned);
             let lose = |key: &DecoratedKey| leaves.lose(key.token());
             self.storage.visit_keys(set, is_added, &scanned, lose)?;
         }
         Ok(leaves)
     }
 
-    /// How the leaves of these ranges were made the last time, if that is known.
+    /// The last division of these ranges, if it is known.
     pub(super) fn shape(&self, family: FamilyId, ranges: &[TokenRange]) -> Option<Shape> {
         self.load(family);
         self.remembered().shape(family, ranges).cloned()
     }
 
-    /// Reads what is kept of a family, if that was not done. Without it all rows are read again.
+    /// Loads the saved hashes of a family once. Without them all rows are read again.
     fn load(&self, family: FamilyId) {
         if self.remembered().is_loaded(family) {
             return;
@@ -157,7 +159,7 @@ impl Validator {
         self.remembered().load(family, &file.unwrap_or_default(), self.context());
     }
 
-    /// Keeps what is known of a family for the next start. Without it all rows are read again then.
+    /// Saves the hashes of a family for the next start. Without them all rows are read again.
     fn save(&self, family: FamilyId) {
         let content = self.remembered().save(family, self.context());
         if let Err(error) = self.storage.family(family).keep_hashes(&content) {
@@ -165,24 +167,24 @@ impl Validator {
         }
     }
 
-    /// Follows merges of SSTables. To be called about once in a second, within a tokio runtime.
+    /// Follows merges of SSTables. To be called about once a second, within a tokio runtime.
     pub(crate) fn tidy(&self) {
         if let Ok(turn) = Arc::clone(&self.scan).try_acquire_owned() {
             let changed = self.catch_up();
             if !changed.is_empty() {
-                let (this, blocking) = (self.clone(), self.blocking);
+                let (this, spawner) = (self.clone(), self.spawner);
                 self.tasks.spawn(async move {
                     let save = move || changed.into_iter().for_each(|family| this.save(family));
-                    // A node that stops does so itself.
-                    let _: Result<(), Abandoned> = blocking.run(save).await;
+                    // A node that stops saves them itself.
+                    let _: Result<(), Abandoned> = spawner.run(save).await;
                     drop(turn);
                 });
             }
         }
     }
 
-    /// Follows merges of SSTables; returns the families of which something else is known since.
-    /// Nobody must be working out hashes meanwhile.
+    /// Follows merges of SSTables. Returns the families whose hashes changed. No validation must
+    /// run meanwhile.
     fn catch_up(&self) -> Vec<FamilyId> {
         let families = self.remembered().families();
         let has_changed = |family: &FamilyId| {
@@ -193,7 +195,7 @@ impl Validator {
         families.into_iter().filter(has_changed).collect()
     }
 
-    /// Keeps what is known for the next start. No job must run any more.
+    /// Saves all hashes for the next start. No job must run any more.
     pub(crate) async fn stop(&self) {
         self.tasks.close();
         self.tasks.wait().await;
@@ -211,14 +213,13 @@ impl Validator {
 
 /// Estimates the rows in this number of the leaves.
 fn rows_within(set: &ValidationSet, leaves: &Leaves, count: usize) -> u64 {
-    let (ranges, samples) = (leaves.ranges(), set.sampled_tokens());
-    let is_within = |token: &&Token| leaves.contain(token);
-    let inside = samples.iter().filter(is_within).count() as u64;
+    let samples = set.sampled_tokens();
+    let inside = samples.iter().filter(|token| leaves.leaf_of(token).is_some()).count() as u64;
     let rows = match samples.len() as u64 {
         0 => set.rows(),
         all => set.rows().saturating_mul(inside) / all,
     };
-    rows.saturating_mul(count as u64) / (ranges.len() as u64).max(1)
+    rows.saturating_mul(count as u64) / (leaves.0.len() as u64).max(1)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Tasks of jobs, and their status.
+//! Messages about jobs: tasks and their status.
 //!
 //! ```text
 //! TASK      u8: 0 list of WANTED ranges
@@ -19,7 +19,7 @@
 use crate::base::bytes::ByteReader;
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
-use crate::net::bodies::{Body, BodyContext, BodyError, EncodeError};
+use crate::net::bodies::{Body, BodyContext, BodyError, EncodeError, put_all};
 use crate::repair::compare::{ListedRow, Shape, TreeHash};
 use crate::repair::progress::Progress;
 use crate::repair::transfer::WantedRange;
@@ -29,7 +29,7 @@ use std::net::IpAddr;
 /// Work of a job.
 #[derive(Debug, Clone)]
 pub(crate) enum Task {
-    /// Collects ranges of which the node is about to become a replica.
+    /// Collects ranges of which the node is to become a replica.
     Ranges(Vec<WantedRange>),
     /// Collects rows that the node lacks.
     Rows {
@@ -37,12 +37,12 @@ pub(crate) enum Task {
         /// Keys in the order of their tokens, by the node that has the rows.
         sources: Vec<(IpAddr, Vec<RowKey>)>,
     },
-    /// Hashes what the node has on disk, memtables included, leaf by leaf.
+    /// Hashes the node's rows, memtables included, leaf by leaf.
     Leaves { scope: Scope, shape: Shape },
-    /// Hashes single rows, as they are now, until there are enough for one answer.
+    /// Hashes single rows, as many as fit into an answer.
     List {
         scope: Scope,
-        /// Behind which row; from the start of the first range on if there is none.
+        /// The row before the first; `None` to begin with the first range.
         after: Option<RowKey>,
     },
 }
@@ -59,7 +59,7 @@ pub(crate) struct Scope {
 /// Status of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum JobStatus {
-    /// The node was started since, or never got the job, or has forgotten it.
+    /// The node was restarted, never got the job, or has forgotten it.
     Unknown,
     Running(Progress),
     Done(Progress, Output),
@@ -76,7 +76,7 @@ pub(crate) enum Output {
     /// Rows in the order of their tokens.
     Rows {
         rows: Vec<ListedRow>,
-        /// Behind which key there may be more; none if these were the last.
+        /// The key after which there may be more rows; `None` if these were the last.
         next: Option<RowKey>,
     },
 }
@@ -84,61 +84,42 @@ pub(crate) enum Output {
 impl Body for Task {
     fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
         match self {
-            Self::Ranges(ranges) => {
-                out.push(0);
-                ranges.put(out, context)
-            }
-            Self::Rows { family, sources } => {
-                out.push(1);
-                family.put(out, context)?;
-                sources.put(out, context)
-            }
-            Self::Leaves { scope, shape } => {
-                out.push(2);
-                scope.put(out, context)?;
-                shape.put(out, context)
-            }
-            Self::List { scope, after } => {
-                out.push(3);
-                scope.put(out, context)?;
-                after.put(out, context)
-            }
+            Self::Ranges(ranges) => put_all(&[&0_u8, ranges], out, context),
+            Self::Rows { family, sources } => put_all(&[&1_u8, family, sources], out, context),
+            Self::Leaves { scope, shape } => put_all(&[&2_u8, scope, shape], out, context),
+            Self::List { scope, after } => put_all(&[&3_u8, scope, after], out, context),
         }
     }
 
     fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
         let at = reader.position();
-        match reader.u8()? {
-            0 => Ok(Self::Ranges(Body::read(reader, context)?)),
+        Ok(match reader.u8()? {
+            0 => Self::Ranges(Body::read(reader, context)?),
             1 => {
                 let (family, sources) = Body::read(reader, context)?;
-                Ok(Self::Rows { family, sources })
+                Self::Rows { family, sources }
             }
             2 => {
                 let (scope, shape) = Body::read(reader, context)?;
-                Ok(Self::Leaves { scope, shape })
+                Self::Leaves { scope, shape }
             }
             3 => {
                 let (scope, after) = Body::read(reader, context)?;
-                Ok(Self::List { scope, after })
+                Self::List { scope, after }
             }
-            _ => Err(BodyError::Malformed(at)),
-        }
+            _ => return Err(BodyError::Malformed(at)),
+        })
     }
 }
 
 impl Body for WantedRange {
     fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
-        self.keyspace.put(out, context)?;
-        self.range.put(out, context)?;
-        self.lost.put(out, context)?;
-        self.kept.put(out, context)?;
-        (self.from_all, self.accepts_loss).put(out, context)
+        let Self { keyspace, range, lost, kept, from_all, accepts_loss } = self;
+        put_all(&[keyspace, range, lost, kept, from_all, accepts_loss], out, context)
     }
 
     fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
-        let (keyspace, range) = Body::read(reader, context)?;
-        let (lost, kept) = Body::read(reader, context)?;
+        let ((keyspace, range), (lost, kept)) = Body::read(reader, context)?;
         let (from_all, accepts_loss) = Body::read(reader, context)?;
         Ok(Self { keyspace, range, lost, kept, from_all, accepts_loss })
     }
@@ -146,8 +127,7 @@ impl Body for WantedRange {
 
 impl Body for Scope {
     fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
-        (self.family, self.gc_before).put(out, context)?;
-        self.ranges.put(out, context)
+        put_all(&[&self.family, &self.gc_before, &self.ranges], out, context)
     }
 
     fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
@@ -159,11 +139,8 @@ impl Body for Scope {
 impl Body for Shape {
     fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
         match self {
-            Self::Even(depth) => (0_u8, *depth).put(out, context),
-            Self::At(tokens) => {
-                out.push(1);
-                tokens.put(out, context)
-            }
+            Self::Even(depth) => put_all(&[&0_u8, depth], out, context),
+            Self::At(tokens) => put_all(&[&1_u8, tokens], out, context),
         }
     }
 
@@ -180,22 +157,11 @@ impl Body for Shape {
 impl Body for JobStatus {
     fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
         match self {
-            Self::Unknown => out.push(0),
-            Self::Running(progress) => {
-                out.push(1);
-                progress.put(out, context)?;
-            }
-            Self::Done(progress, output) => {
-                out.push(2);
-                progress.put(out, context)?;
-                output.put(out, context)?;
-            }
-            Self::Failed(why) => {
-                out.push(3);
-                why.put(out, context)?;
-            }
+            Self::Unknown => 0_u8.put(out, context),
+            Self::Running(progress) => put_all(&[&1_u8, progress], out, context),
+            Self::Done(progress, output) => put_all(&[&2_u8, progress, output], out, context),
+            Self::Failed(why) => put_all(&[&3_u8, why], out, context),
         }
-        Ok(())
     }
 
     fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
@@ -213,13 +179,11 @@ impl Body for JobStatus {
 impl Body for Progress {
     fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
         let Self { ranges, ranges_done, rows, expected_rows, bytes } = self;
-        let mut numbers = [ranges, ranges_done, rows, expected_rows, bytes].into_iter();
-        numbers.try_for_each(|number| number.put(out, context))
+        put_all(&[ranges, ranges_done, rows, expected_rows, bytes], out, context)
     }
 
     fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
-        let (ranges, ranges_done) = Body::read(reader, context)?;
-        let (rows, expected_rows) = Body::read(reader, context)?;
+        let ((ranges, ranges_done), (rows, expected_rows)) = Body::read(reader, context)?;
         Ok(Self { ranges, ranges_done, rows, expected_rows, bytes: reader.u64()? })
     }
 }
@@ -227,18 +191,10 @@ impl Body for Progress {
 impl Body for Output {
     fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
         match self {
-            Self::Collected => out.push(0),
-            Self::Leaves(hashes) => {
-                out.push(1);
-                hashes.put(out, context)?;
-            }
-            Self::Rows { rows, next } => {
-                out.push(2);
-                rows.put(out, context)?;
-                next.put(out, context)?;
-            }
+            Self::Collected => 0_u8.put(out, context),
+            Self::Leaves(hashes) => put_all(&[&1_u8, hashes], out, context),
+            Self::Rows { rows, next } => put_all(&[&2_u8, rows, next], out, context),
         }
-        Ok(())
     }
 
     fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
@@ -257,9 +213,7 @@ impl Body for Output {
 
 impl Body for ListedRow {
     fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
-        self.key.key().put(out, context)?;
-        self.hash.put(out, context)?;
-        self.bytes.put(out, context)
+        put_all(&[self.key.key(), &self.hash, &self.bytes], out, context)
     }
 
     fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {

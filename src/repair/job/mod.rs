@@ -1,8 +1,7 @@
-//! Work of one node for another, which takes longer than a call may.
+//! Jobs: work by one node for another that takes longer than a call may.
 //!
-//! The node that wants it starts the job, polls it, and cancels it at the end ([`remote`]). It
-//! starts it again if the other node has been restarted. A job that is not polled any more is given
-//! up, so that a node that is gone leaves nothing here.
+//! The requesting node starts the job, polls it, and cancels it at the end ([`remote`]). It starts
+//! it again if the other node has restarted. A job that is not polled any more is given up.
 
 mod messages;
 mod remote;
@@ -12,7 +11,7 @@ pub(super) use messages::{JobStatus, Output, Scope, Task};
 use super::error::Result;
 use super::progress::ProgressCounters;
 use crate::base::clock::Clock;
-use crate::base::lock::{Mutex, MutexGuard, rank};
+use crate::base::lock::{Mutex, rank};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,10 +19,10 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// A job that was not polled for this long is given up: the node that wanted it is gone.
+/// Time without a poll after which a job is given up: the requesting node is gone.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
 
-/// Most jobs that are kept at a time, done or not. Further ones fail; as many refusals are kept.
+/// Most jobs, done or not. Further ones are refused; as many refusals are kept.
 const MAX_JOBS: usize = 64;
 
 /// Jobs of this node for others and for itself.
@@ -40,11 +39,11 @@ struct Job {
     from: IpAddr,
     polled: Duration,
     control: JobControl,
-    /// None while it runs.
+    /// `None` while it runs.
     outcome: Option<Result<Output, String>>,
 }
 
-/// Progress of a job, and whether it is to end.
+/// Progress of a job, and its cancellation.
 #[derive(Debug, Clone, Default)]
 pub(super) struct JobControl {
     pub(super) progress: Arc<ProgressCounters>,
@@ -52,9 +51,9 @@ pub(super) struct JobControl {
 }
 
 impl Jobs {
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        let (by_number, stop, tasks) = Default::default();
-        Self { clock, by_number, stop, tasks }
+    /// Jobs that run on these tasks, and end when `stop` is cancelled.
+    pub(super) fn new(clock: Arc<dyn Clock>, stop: CancellationToken, tasks: TaskTracker) -> Self {
+        Self { clock, by_number: Arc::default(), stop, tasks }
     }
 
     /// Starts a job, unless its number is known. Must be called within a tokio runtime.
@@ -62,9 +61,9 @@ impl Jobs {
     where
         F: Future<Output = Result<Output>> + Send + 'static,
     {
-        let mut jobs = self.lock();
+        let mut jobs = self.by_number.lock();
         if jobs.contains_key(&number) || jobs.len() >= 2 * MAX_JOBS {
-            // The node that polls it hears that it is unknown.
+            // Polls are answered with `Unknown`.
             return;
         }
         let is_refused = jobs.len() >= MAX_JOBS;
@@ -91,7 +90,7 @@ impl Jobs {
 
     pub(super) fn status(&self, number: u64) -> JobStatus {
         let now = self.clock.monotonic();
-        let mut jobs = self.lock();
+        let mut jobs = self.by_number.lock();
         let Some(job) = jobs.get_mut(&number) else { return JobStatus::Unknown };
         job.polled = now;
         let (counters, outcome) = (Arc::clone(&job.control.progress), job.outcome.clone());
@@ -103,17 +102,17 @@ impl Jobs {
         }
     }
 
-    /// Forgets a job, which ends if it runs.
+    /// Drops a job, which ends if it runs.
     pub(super) fn cancel(&self, number: u64) {
-        if let Some(job) = self.lock().remove(&number) {
+        if let Some(job) = self.by_number.lock().remove(&number) {
             job.control.stop.cancel();
         }
     }
 
-    /// Gives up jobs that nobody polls any more. To be called about once in a second.
+    /// Gives up jobs that are not polled any more. To be called about once a second.
     pub(super) fn tidy(&self) {
         let now = self.clock.monotonic();
-        self.lock().retain(|_, job| {
+        self.by_number.lock().retain(|_, job| {
             let is_wanted = now.saturating_sub(job.polled) < FORGOTTEN_AFTER;
             if !is_wanted {
                 job.control.stop.cancel();
@@ -124,17 +123,6 @@ impl Jobs {
             is_wanted
         });
     }
-
-    /// Ends all jobs.
-    pub(super) async fn stop(&self) {
-        self.stop.cancel();
-        self.tasks.close();
-        self.tasks.wait().await;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Job>> {
-        self.by_number.lock()
-    }
 }
 
 #[cfg(test)]
@@ -144,6 +132,10 @@ mod tests {
     use crate::repair::error::OperationError;
 
     const NODE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+
+    fn jobs(clock: &Arc<ManualClock>) -> Jobs {
+        Jobs::new(Arc::clone(clock) as _, CancellationToken::new(), TaskTracker::new())
+    }
 
     async fn run(jobs: &Jobs, number: u64, outcome: Result<Output>) -> JobStatus {
         jobs.start(number, NODE, |_| async move { outcome });
@@ -156,7 +148,7 @@ mod tests {
     #[tokio::test]
     async fn a_job_that_is_not_polled_is_given_up() {
         let clock = Arc::new(ManualClock::default());
-        let jobs = Jobs::new(Arc::clone(&clock) as _);
+        let jobs = jobs(&clock);
         let stopped = CancellationToken::new();
         let waits = async |control: JobControl, stopped: CancellationToken| {
             control.stop.cancelled().await;
@@ -174,12 +166,11 @@ mod tests {
         stopped.cancelled().await;
         jobs.cancel(1);
         assert_eq!(jobs.status(1), JobStatus::Unknown);
-        jobs.stop().await;
     }
 
     #[tokio::test]
     async fn the_number_of_jobs_is_bounded() {
-        let jobs = Jobs::new(Arc::new(ManualClock::default()));
+        let jobs = jobs(&Arc::default());
         for number in 1..=MAX_JOBS as u64 {
             assert!(matches!(run(&jobs, number, Ok(Output::Collected)).await, JobStatus::Done(..)));
         }

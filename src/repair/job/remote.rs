@@ -1,8 +1,8 @@
-//! Jobs that this node has others do.
+//! Jobs of other nodes for this one.
 
 use super::messages::{JobStatus, Output, Task};
 use crate::repair::calls::{CANCEL, POLL, START};
-use crate::repair::error::{OperationError, Result};
+use crate::repair::error::{OperationError, Result, fail};
 use crate::repair::progress::{Progress, ProgressByNode};
 use crate::repair::service::Service;
 use std::net::IpAddr;
@@ -21,8 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const MAX_LOSSES: u32 = 20;
 
 impl Service {
-    /// Has a node, which may be this one, do a task, also if it is restarted meanwhile. It may be
-    /// down for this long.
+    /// Has a node, which may be this one, do a task, also if it restarts meanwhile. It may be down
+    /// for this long.
     pub(crate) async fn run_job(
         self: &Arc<Self>,
         at: IpAddr,
@@ -33,7 +33,7 @@ impl Service {
         let job = self.node.job_number();
         let _guard = LocalJob { service: self, at, job };
         let outcome = self.follow_job(at, down_patience, &(job, task), progress).await;
-        // Whether it hears that or forgets the job by itself makes no difference.
+        // If it does not hear this, it gives the job up by itself.
         let _: Result<()> = self.ask(at, CANCEL, &job).await;
         outcome
     }
@@ -61,8 +61,7 @@ impl Service {
                 Ok(JobStatus::Unknown) => {
                     losses += 1;
                     if losses == MAX_LOSSES {
-                        let why = "it loses what it is asked for again and again";
-                        return Err(OperationError::Failed(why.to_owned()));
+                        return fail("it loses what it is asked for again and again");
                     }
                     is_known = false;
                 }
@@ -92,7 +91,7 @@ impl Service {
     }
 }
 
-/// Ends a job of this node as soon as it is not waited for any more. Others notice by themselves.
+/// Cancels a job of this node when dropped. Other nodes give theirs up by themselves.
 struct LocalJob<'a> {
     service: &'a Service,
     at: IpAddr,

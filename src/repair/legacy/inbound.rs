@@ -1,6 +1,6 @@
-//! Files that nodes of 0.6 have announced, by the nodes that they come from.
+//! Sessions of files that nodes of 0.6 have announced, by source.
 
-use crate::base::lock::{Mutex, MutexGuard, rank};
+use crate::base::lock::{Mutex, rank};
 use crate::model::schema::FamilyId;
 use crate::storage::database::TakenIn;
 use crate::storage::files::OriginalPart;
@@ -12,21 +12,21 @@ use std::time::Duration;
 /// Most failed transfers of a file.
 const ATTEMPTS: u32 = 3;
 
-/// A session in which nothing has happened for this long is over: its source was restarted, or
-/// has lost a message. 0.6 tries for ten minutes to connect.
+/// Silence after which a session is over: its source was restarted, or has lost a message. 0.6
+/// tries for ten minutes to connect.
 pub(super) const IDLE: Duration = Duration::from_mins(15);
 
-/// A file that will come.
+/// An announced file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Expected {
-    /// Its path at the source, which is repeated to it.
+    /// Its path at the source, as answers repeat it.
     pub(super) path: String,
     pub(super) length: u64,
     pub(super) family: FamilyId,
     pub(super) part: OriginalPart,
 }
 
-/// Files that a node sends one after the other, for one keyspace.
+/// Files of a keyspace that a node sends one after the other.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) source: IpAddr,
@@ -37,7 +37,7 @@ pub(super) struct Session {
 #[derive(Debug, Default)]
 struct SessionState {
     taken: TakenIn,
-    /// When something happened last.
+    /// Time of the last sign of the source.
     last: Duration,
     outcome: Option<Result<(), String>>,
 }
@@ -48,7 +48,7 @@ impl Session {
         Arc::new(Self { source, keyspace: keyspace.to_owned(), state })
     }
 
-    /// Something has come.
+    /// Notes a sign of the source.
     pub(super) fn touch(&self, now: Duration) {
         self.state.lock().last = now;
     }
@@ -57,12 +57,12 @@ impl Session {
         self.state.lock().outcome.get_or_insert(outcome);
     }
 
-    /// Time since something happened.
+    /// Time since the last sign of the source.
     pub(super) fn silence(&self, now: Duration) -> Duration {
         now.saturating_sub(self.state.lock().last)
     }
 
-    /// How it has ended, and what was taken in.
+    /// The result, once the session has ended.
     pub(super) fn outcome(&self) -> Option<Result<TakenIn, String>> {
         let state = self.state.lock();
         state.outcome.clone().map(|outcome| outcome.map(|()| state.taken))
@@ -72,50 +72,50 @@ impl Session {
 /// Sessions of one node.
 #[derive(Debug, Default)]
 struct Source {
-    /// Sessions that this node has asked for, in that order, and that were not announced yet.
+    /// Requested sessions that were not announced yet, in the order of the requests.
     awaited: VecDeque<Arc<Session>>,
-    /// The one whose files are to come.
+    /// The announced session.
     current: Option<Current>,
 }
 
 #[derive(Debug)]
 struct Current {
     session: Arc<Session>,
-    /// Those that have not arrived, in their order.
+    /// Files that have not arrived, in order.
     files: VecDeque<Expected>,
-    /// Whether the first of them is coming at the moment.
+    /// Whether the first file is arriving at the moment.
     is_coming: bool,
-    /// Failed transfers of the first one.
+    /// Failed transfers of the first file.
     attempts: u32,
 }
 
-/// Consequence for a session when a file has come, as it should or not.
+/// Consequence of an arrived or failed file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arrival {
     Taken,
-    /// It is to be sent again.
+    /// The file has to be sent again.
     Again,
-    /// It was sent often enough: the session is over.
+    /// The file failed too often: the session is over.
     GivenUp,
     /// The session was over before.
     Over,
 }
 
-/// All that comes from nodes of 0.6.
+/// All sessions, by source.
 #[derive(Debug, Default)]
 pub(super) struct InboundSessions(Mutex<rank::Job, BTreeMap<IpAddr, Source>>);
 
 impl InboundSessions {
-    /// A session will be announced for what this node asks a source for.
+    /// Adds a session for a request, before the source announces it.
     pub(super) fn await_one(&self, from: IpAddr, keyspace: &str, now: Duration) -> Arc<Session> {
         let session = Session::new(from, keyspace, now);
-        self.lock().entry(from).or_default().awaited.push_back(Arc::clone(&session));
+        self.0.lock().entry(from).or_default().awaited.push_back(Arc::clone(&session));
         session
     }
 
-    /// A session is not waited for any more.
+    /// Ends a session.
     pub(super) fn give_up(&self, session: &Arc<Session>) {
-        let mut sources = self.lock();
+        let mut sources = self.0.lock();
         if let Some(source) = sources.get_mut(&session.source) {
             source.awaited.retain(|awaited| !Arc::ptr_eq(awaited, session));
             source.current.take_if(|current| Arc::ptr_eq(&current.session, session));
@@ -124,8 +124,8 @@ impl InboundSessions {
         session.end(Err("it is not waited for any longer".to_owned()));
     }
 
-    /// Files are announced, or that there are none, or they cannot be taken. A source has one
-    /// session at a time: with a new one the last is over.
+    /// Takes an announcement of files, which may be none, or faulty. A source has one session at a
+    /// time: a new one ends the last.
     pub(super) fn announce(
         &self,
         from: IpAddr,
@@ -133,7 +133,7 @@ impl InboundSessions {
         files: Result<Vec<Expected>, String>,
         now: Duration,
     ) {
-        let mut sources = self.lock();
+        let mut sources = self.0.lock();
         let source = sources.entry(from).or_default();
         if let Some(last) = source.current.take() {
             last.session.end(Err(format!("{from} has begun to send other files")));
@@ -151,17 +151,17 @@ impl InboundSessions {
         }
     }
 
-    /// The keyspaces for which sessions of a source are awaited, in order.
+    /// The keyspaces of awaited sessions of a source, in order.
     pub(super) fn awaited(&self, from: IpAddr) -> Vec<String> {
-        let sources = self.lock();
+        let sources = self.0.lock();
         let awaited = sources.get(&from).map(|source| source.awaited.iter());
         awaited.into_iter().flatten().map(|session| session.keyspace.clone()).collect()
     }
 
-    /// A connection of a source brings a file: which one. None if none was announced, or another
-    /// one is still coming.
+    /// The file that a new connection of a source brings. `None` if none was announced, or another
+    /// one is still arriving.
     pub(super) fn begin(&self, from: IpAddr, now: Duration) -> Option<(Arc<Session>, Expected)> {
-        let mut sources = self.lock();
+        let mut sources = self.0.lock();
         let current = sources.get_mut(&from)?.current.as_mut()?;
         if current.is_coming {
             return None;
@@ -171,14 +171,14 @@ impl InboundSessions {
         Some((Arc::clone(&current.session), current.files.front()?.clone()))
     }
 
-    /// The file that was coming was taken in, or it was not.
+    /// Takes the result of the arriving file.
     pub(super) fn arrive(
         &self,
         session: &Arc<Session>,
         taken: Result<TakenIn, String>,
         now: Duration,
     ) -> Arrival {
-        let mut sources = self.lock();
+        let mut sources = self.0.lock();
         let current = sources.get_mut(&session.source).map(|source| &mut source.current);
         let Some(slot) = current else { return Arrival::Over };
         let is_it = |current: &&mut Current| Arc::ptr_eq(&current.session, session);
@@ -208,13 +208,12 @@ impl InboundSessions {
         arrival
     }
 
-    /// Ends sessions in which nothing has happened for long. What was asked for, and not announced
-    /// yet, its asker gives up.
+    /// Ends silent sessions. Sessions that are not announced yet are given up by their requests.
     pub(super) fn expire(&self, now: Duration) -> Vec<Arc<Session>> {
         let mut expired = Vec::new();
-        let mut sources = self.lock();
+        let mut sources = self.0.lock();
         for source in sources.values_mut() {
-            // As long as a file comes, or is made rows of, its reader looks at the time.
+            // While a file arrives or is read, its reader checks the time.
             let is_over =
                 |current: &mut Current| !current.is_coming && current.session.silence(now) >= IDLE;
             expired.extend(source.current.take_if(is_over).map(|current| current.session));
@@ -225,9 +224,5 @@ impl InboundSessions {
             session.end(Err(format!("nothing has come from {} for long", session.source)));
         }
         expired
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, Source>> {
-        self.0.lock()
     }
 }

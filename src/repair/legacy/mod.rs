@@ -1,36 +1,34 @@
-//! Rows to and from nodes of 0.6, when the ring changes or replicas are compared.
+//! Exchange of rows with nodes of 0.6, for changes of the ring and repair.
 //!
 //! ```text
-//! LegacyPeers    takes the messages of 0.6 about streams, trees and tokens
-//!   inbound      sessions of files that were announced, by the nodes that send them
-//!   receive      announced files become rows of this node
-//!   outbound     sessions of files to other nodes, and what these say of them
-//!   send         rows go to a node as files
-//!   request      ranges that nodes ask for, and that they are asked for
-//!   restore      a node of 0.6 has removed another one: replicas collect its data
-//!   token        the token that halves the load of a node
-//!   trees        the hashes of replicas, and what follows from them
+//! LegacyPeers    handles messages of 0.6 about streams, trees and tokens
+//!   inbound      sessions of announced files, by source
+//!   receive      files to rows
+//!   outbound     sessions of files to other nodes
+//!   send         rows to files
+//!   request      requests for ranges, in both directions
+//!   ring         tokens for joining nodes, data of removed nodes
+//!   trees        Merkle trees, and repair with them
 //! ```
 //!
-//! A node of 0.6 announces files (STREAM_INITIATE), is told that they may come
-//! (STREAM_INITIATE_DONE), and sends one after the other on connections that carry nothing else;
-//! for each it hears whether it has arrived (STREAM_FINISHED). Nothing of a file says which one it
-//! is: it is the next of those that were announced from the address that it comes from. So between
-//! two nodes, in one direction, there is one such session at a time.
+//! A node of 0.6 announces files (STREAM_INITIATE), waits for the permission to send them
+//! (STREAM_INITIATE_DONE), and sends each on a connection of its own, one after the other; each is
+//! confirmed or requested again (STREAM_FINISHED). A file does not say which one it is: it is the
+//! next announced one of its source. So there is one session at a time between two nodes in one
+//! direction.
 //!
-//! A node that asks for ranges (STREAM_REQUEST) gets one session for each keyspace that it names,
-//! also if it has no files: that says that there is nothing. One that leaves, or has found that
-//! another lacks something, begins a session unasked.
+//! A node that requests ranges (STREAM_REQUEST) gets one session for each keyspace that it names,
+//! also without files: then there are no rows. A node that leaves, or has found that another one
+//! lacks rows, begins a session unasked.
 //!
-//! 0.6 waits for ever for whatever does not come. Here every wait has an end, which is logged.
+//! 0.6 waits forever for what does not come. Here every wait has a limit, and its end is logged.
 
 mod inbound;
 mod outbound;
 mod receive;
 mod request;
-mod restore;
+mod ring;
 mod send;
-mod token;
 pub(super) mod trees;
 
 pub(super) use send::Load;
@@ -46,43 +44,36 @@ use outbound::{News, OutboundSessions};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use trees::TreeTable;
 
-/// Tables that are written for other nodes at a time, so that clients have the rest of the disk.
+/// Tables that are written for other nodes at a time, so that clients get the rest of the disk.
 const MAX_WRITING: usize = 1;
 
-/// Sessions that other nodes have asked for and that wait. Further ones are dropped.
+/// Most waiting requests of other nodes for sessions. Further ones are dropped.
 const MAX_ASKED: usize = 64;
 
-/// Time that a node may seem dead before it is given up, and how often that is checked.
+/// Longest time that a node may seem dead, and the pause between two checks.
 const DEAD: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_secs(1);
 
-/// Moves data between this node and nodes of 0.6.
+/// Exchanges rows with nodes of 0.6.
 #[derive(Debug)]
 pub(super) struct LegacyPeers {
     node: Arc<Node>,
     inbound: InboundSessions,
     outbound: OutboundSessions,
     trees: TreeTable,
-    /// A peer has said or done something that may be waited for.
+    /// Notified of messages and files of peers.
     changed: Notify,
     writing: Semaphore,
     asked: Arc<Semaphore>,
-    stop: CancellationToken,
-    /// The same, for what is done on other threads.
-    stopping: Arc<AtomicBool>,
-    tasks: TaskTracker,
 }
 
-/// A node of 0.6 as it runs now. It knows nothing of sessions before its start, and what it asks
-/// for since is not to be mistaken for what it asked for before.
+/// One run of a node of 0.6. After a restart it has forgotten its sessions, and requests of two
+/// runs must not be mixed up.
 #[derive(Debug, Clone, Copy)]
 struct Peer {
     at: IpAddr,
@@ -90,27 +81,14 @@ struct Peer {
 }
 
 impl LegacyPeers {
-    /// Nothing is under way.
     pub(super) fn new(node: Arc<Node>) -> Arc<Self> {
         let (inbound, outbound, trees, changed) = Default::default();
-        let (stop, stopping, tasks) = Default::default();
         let (writing, asked) = (Semaphore::new(MAX_WRITING), Arc::new(Semaphore::new(MAX_ASKED)));
-        Arc::new(Self {
-            node,
-            inbound,
-            outbound,
-            trees,
-            changed,
-            writing,
-            asked,
-            stop,
-            stopping,
-            tasks,
-        })
+        Arc::new(Self { node, inbound, outbound, trees, changed, writing, asked })
     }
 
-    /// Takes a message, if it is one about streams, trees or tokens. Must be called within a tokio
-    /// runtime.
+    /// Handles a message about streams, trees or tokens. False for other messages. Must be called
+    /// within a tokio runtime.
     pub(super) fn receive(self: &Arc<Self>, message: &Message<'_>) -> bool {
         let taken = match message.verb {
             Verb::StreamInitiate => self.on_initiate(message),
@@ -137,7 +115,7 @@ impl LegacyPeers {
         true
     }
 
-    /// Gives up what does not come. To be called about once in a second.
+    /// Ends silent sessions. To be called about once a second.
     pub(super) fn tidy(&self) {
         for session in self.inbound.expire(self.node.clock.monotonic()) {
             let (keyspace, source) = (&session.keyspace, session.source);
@@ -149,18 +127,9 @@ impl LegacyPeers {
         self.changed.notify_waiters();
     }
 
-    /// Ends what is under way.
-    pub(super) async fn stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
-        self.stop.cancel();
-        self.tasks.close();
-        self.tasks.wait().await;
-    }
-
-    /// Does some work on a task of its own, until the node stops.
+    /// Runs work on a task of its own, until the node stops.
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let stop = self.stop.clone();
-        self.tasks.spawn(async move { stop.run_until_cancelled(work).await });
+        self.node.tasks.spawn(self.node.stop.clone().run_until_cancelled_owned(work));
     }
 
     fn peer(&self, at: IpAddr) -> Result<Peer> {
@@ -177,7 +146,7 @@ impl LegacyPeers {
         Ok(self.node.look()?.live.contains(&peer))
     }
 
-    /// Waits until a peer has done what `find` looks for. None if it does not in time.
+    /// Waits until `find` has found something. `None` if it does not in time.
     async fn wait_for<T>(
         &self,
         peer: IpAddr,
@@ -200,16 +169,16 @@ impl LegacyPeers {
             if began.elapsed() >= patience {
                 return Ok(None);
             }
-            // In either case it looks again.
+            // In either case `find` is called again.
             let _ = tokio::time::timeout(POLL, changed).await;
         }
     }
 
-    fn log(&self, level: Level, about: IpAddr, line: fmt::Arguments<'_>) {
-        self.node.messenger.log(level, about, line);
+    fn log(&self, level: Level, about: IpAddr, line: impl fmt::Display) {
+        self.node.messenger.log(level, about, format_args!("{line}"));
     }
 
-    /// Logs what is wrong with what a node has sent. One that goes on gets a line now and then.
+    /// Logs a fault of a message or file, with a limit for each node.
     fn complain(&self, about: IpAddr, what: &dyn fmt::Display) {
         self.node.messenger.warn(about, format_args!("{about}: {what}"));
     }

@@ -1,37 +1,37 @@
-//! Sessions of files to nodes of 0.6, and what these say of them.
+//! Sessions of files to nodes of 0.6, and their answers.
 
-use crate::base::lock::{Mutex, MutexGuard, rank};
+use crate::base::lock::{Mutex, rank};
 use crate::net::bodies::StreamFinished;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::{Mutex as TurnMutex, OwnedMutexGuard};
 
-/// Most news of a target that wait. More it does not say in a session.
+/// Most waiting messages of a target. It sends fewer in a session.
 const MOST_NEWS: usize = 64;
 
 /// Messages of a target about a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum News {
-    /// The files may come.
+    /// It is ready for files.
     Ready,
-    /// One has arrived, or has to be sent again.
+    /// A file has arrived, or has to be sent again.
     Finished(StreamFinished),
 }
 
 #[derive(Debug, Default)]
 struct Target {
-    /// One session at a time.
+    /// Held by the one session.
     turn: Arc<TurnMutex<()>>,
-    /// None as long as there is no session.
+    /// `None` without a session.
     news: Option<VecDeque<News>>,
 }
 
-/// All that goes to nodes of 0.6.
+/// All sessions, by target.
 #[derive(Debug, Default)]
 pub(super) struct OutboundSessions(Mutex<rank::State, BTreeMap<IpAddr, Target>>);
 
-/// The turn of a session with a target.
+/// The right to a session with a target.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     sessions: &'a OutboundSessions,
@@ -40,44 +40,40 @@ pub(super) struct Turn<'a> {
 }
 
 impl OutboundSessions {
-    /// Waits until no other session with this target is under way.
+    /// Waits for the end of other sessions with this target.
     pub(super) async fn turn(&self, target: IpAddr) -> Turn<'_> {
-        let turn = Arc::clone(&self.lock().entry(target).or_default().turn);
+        let turn = Arc::clone(&self.0.lock().entry(target).or_default().turn);
         Turn { sessions: self, target, _held: turn.lock_owned().await }
     }
 
-    /// A target says something. Without a session it is forgotten.
+    /// Takes a message of a target. Without a session it is dropped.
     pub(super) fn tell(&self, from: IpAddr, news: News) {
-        let mut targets = self.lock();
+        let mut targets = self.0.lock();
         let waiting = targets.get_mut(&from).and_then(|target| target.news.as_mut());
         if let Some(waiting) = waiting.filter(|it| it.len() < MOST_NEWS) {
             waiting.push_back(news);
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, Target>> {
-        self.0.lock()
-    }
 }
 
 impl Turn<'_> {
-    /// Listens to the target from now on.
+    /// Begins to collect messages of the target.
     pub(super) fn listen(&self) {
-        self.sessions.lock().entry(self.target).or_default().news = Some(VecDeque::new());
+        self.sessions.0.lock().entry(self.target).or_default().news = Some(VecDeque::new());
     }
 
     /// The next message of the target.
     pub(super) fn hear(&self) -> Option<News> {
-        self.sessions.lock().get_mut(&self.target)?.news.as_mut()?.pop_front()
+        self.sessions.0.lock().get_mut(&self.target)?.news.as_mut()?.pop_front()
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut targets = self.sessions.lock();
+        let mut targets = self.sessions.0.lock();
         if let Some(target) = targets.get_mut(&self.target) {
             target.news = None;
-            // This one and the map: no other one waits.
+            // Held by this turn and the map: no other one waits.
             if Arc::strong_count(&target.turn) <= 2 {
                 targets.remove(&self.target);
             }

@@ -1,4 +1,4 @@
-//! Files that nodes of 0.6 announce and send become rows of this node.
+//! Makes rows of the files that nodes of 0.6 announce and send.
 
 use super::LegacyPeers;
 use super::inbound::{Arrival, Expected, Session};
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Most files of a session.
 const MOST_FILES: usize = 30_000;
 
-/// Most bytes of a filter or an index: these are read and dropped.
+/// Most bytes of a filter or an index, which are read and dropped.
 const MOST_DERIVED_BYTES: u64 = 1 << 40;
 
 /// Longest silence of a connection.
@@ -30,7 +30,7 @@ const READ_BYTES: usize = 64 << 10;
 const WRITE_BYTES: usize = 1 << 20;
 
 impl LegacyPeers {
-    /// Files are announced, or that there are none.
+    /// Handles an announcement of files, which may be none.
     pub(super) fn on_initiate(&self, message: &Message<'_>) -> Result<()> {
         let (from, now) = (message.from, self.node.clock.monotonic());
         let keyspace = message.header(STREAMING_KEYSPACE);
@@ -56,7 +56,7 @@ impl LegacyPeers {
         Ok(self.node.messenger.send(Verb::StreamInitiateDone, b"", from)?)
     }
 
-    /// The keyspace, and which files will come.
+    /// Reads the keyspace and the announced files.
     fn read_initiate(
         &self,
         message: &Message<'_>,
@@ -73,7 +73,7 @@ impl LegacyPeers {
         if count > MOST_FILES {
             return fail(format!("it announces {count} files at once, more than any node takes"));
         }
-        // Nodes of 0.6 say it always. What says nothing may be what was asked for alone.
+        // 0.6 always names it. Without a name it may be the one session that was requested.
         let first = || files.first().map(|file| file.keyspace.clone());
         let only = || {
             let mut awaited = self.inbound.awaited(message.from);
@@ -103,7 +103,7 @@ impl LegacyPeers {
         Ok(Expected { path, length, family: id, part })
     }
 
-    /// Takes the file that a connection brings, up to its end, and tells its source.
+    /// Takes the file that a connection brings, and answers its source.
     pub(crate) async fn take_file(&self, from: IpAddr, file: IncomingFile) {
         let Some((session, expected)) = self.inbound.begin(from, self.node.clock.monotonic())
         else {
@@ -137,7 +137,7 @@ impl LegacyPeers {
         }
     }
 
-    /// Makes rows of a data file. Other files follow from these, so that nothing of them is kept.
+    /// Makes rows of a data file. Other files follow from these, and are dropped.
     async fn take(
         &self,
         session: &Session,
@@ -174,14 +174,14 @@ impl LegacyPeers {
                 spooled = self.append(spooled, &mut waiting).await?;
             }
         }
-        // A source that sends more than was announced means another file.
+        // A longer file is not the announced one.
         if let Ok(Ok(1..)) = tokio::time::timeout(CLOSING, file.read(&mut room[..1])).await {
             return fail(format!("it is longer than the {length} bytes that were announced"));
         }
         let Some(spooled) = self.append(spooled, &mut waiting).await? else {
             return Ok(TakenIn::default());
         };
-        let (storage, stopping) = (Arc::clone(&node.storage), Arc::clone(&self.stopping));
+        let (storage, stopping) = (Arc::clone(&node.storage), Arc::clone(&node.stopping));
         node.run(move || storage.take_in(family, &spooled, &stopping)).await
     }
 

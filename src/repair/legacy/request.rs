@@ -1,4 +1,4 @@
-//! Ranges that nodes of 0.6 ask this one for, and that this one asks them for.
+//! Requests for ranges of nodes of 0.6, and to them.
 
 use super::inbound::{InboundSessions, Session};
 use super::send::Load;
@@ -15,25 +15,25 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Longest silence of a source that is alive: it says nothing while it looks for the
-/// rows, which takes it hours if it has many.
+/// Longest silence of a live source: it is silent while it looks for the rows, which takes hours if
+/// there are many.
 const PATIENCE: Duration = Duration::from_hours(6);
 
 /// Pause between two log lines about a silent source.
 const REMINDER: Duration = Duration::from_mins(10);
 
-/// Most questions to a source that is restarted meanwhile, and has forgotten what it was asked.
+/// Most requests to a source that restarts meanwhile, and forgets each.
 const RESTARTS: u32 = 5;
 
 impl LegacyPeers {
-    /// A node asks for ranges: it gets a session for each keyspace that it names.
+    /// Answers a request for ranges, by a session for each keyspace that it names.
     pub(super) fn on_request(self: &Arc<Self>, message: &Message<'_>) -> Result<()> {
         let from = message.from;
         let requests = StreamRequest::decode(message.body, self.node.partitioner())?;
         let Ok(slot) = Arc::clone(&self.asked).try_acquire_owned() else {
             return fail("too many ask for ranges at once");
         };
-        // Before one of them is restarted.
+        // Before a target restarts.
         let targets = requests.iter().map(|it| self.peer(it.target));
         let targets: Vec<Peer> = targets.collect::<Result<_, _>>()?;
         let this = Arc::clone(self);
@@ -61,16 +61,12 @@ impl LegacyPeers {
         }
         let mut families = self.node.storage.schema().families();
         if !families.any(|(_, family)| family.keyspace == keyspace) {
-            return fail(format!(
-                "it asks for ranges of keyspace {keyspace}, which has no families"
-            ));
+            let why = format!("it asks for ranges of keyspace {keyspace}, which has no families");
+            return fail(why);
         }
         let count = ranges.len();
-        self.log(
-            Level::Info,
-            from,
-            format_args!("{from} asks for {count} ranges of keyspace {keyspace} for {target}"),
-        );
+        let line = format!("{from} asks for {count} ranges of keyspace {keyspace} for {target}");
+        self.log(Level::Info, from, line);
         let load = Load { keyspace: &keyspace, ranges: &ranges, family: None };
         match self.push_to(to, load).await {
             Ok(_) => {}
@@ -89,7 +85,7 @@ impl LegacyPeers {
         Ok(())
     }
 
-    /// Asks a node for ranges of a keyspace, and waits until they are here, in live SSTables.
+    /// Requests ranges of a keyspace, and waits until they are here, in live SSTables.
     pub(crate) async fn fetch_from(
         &self,
         source: IpAddr,
@@ -112,11 +108,11 @@ impl LegacyPeers {
         fail(format!("{source} was started anew meanwhile, {RESTARTS} times"))
     }
 
-    /// Asks, and waits as long as the source runs.
+    /// Requests ranges once, and waits until the source restarts.
     async fn ask_once(&self, source: IpAddr, keyspace: &str, body: &[u8]) -> Result<TakenIn> {
         let (peer, clock) = (self.peer(source)?, &self.node.clock);
         let session = self.inbound.await_one(source, keyspace, clock.monotonic());
-        // Also if this is not waited for any more, or a later answer would be taken for this one.
+        // Also if this future is dropped, or the next answer would be taken for this one.
         let _given_up = GiveUp { sessions: &self.inbound, session: &session };
         self.node.messenger.send(Verb::StreamRequest, body, source)?;
         let mut told = Instant::now();
@@ -152,7 +148,7 @@ impl LegacyPeers {
     }
 }
 
-/// Gives a session up at the end, if it is not over.
+/// Gives a session up when dropped, unless it has ended.
 struct GiveUp<'a> {
     sessions: &'a InboundSessions,
     session: &'a Arc<Session>,

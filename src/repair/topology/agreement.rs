@@ -1,4 +1,4 @@
-//! Whether the others agree on the ring, and nobody else changes it.
+//! Agreement of all nodes on the ring, and exclusion of other changes.
 
 use crate::gossip::{NodePlace, Plan};
 use crate::repair::calls::WHICH_RING;
@@ -11,11 +11,11 @@ use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Longest wait until others have made known that they have come or gone.
+/// Longest wait for other nodes that just arrived or left.
 const SETTLING_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Longest wait of a node with a smaller address for others that began at the same time: they have
-/// to hear of it, and it has to hear that they have given way.
+/// to hear of it and give way, and it has to hear that.
 const RIVAL_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Pause between two looks at the ring.
@@ -23,7 +23,7 @@ const POLL: Duration = Duration::from_millis(200);
 
 impl Operations {
     /// Fails if another node changes the ring at the moment. Changes by `gone`, a dead node that
-    /// this one takes out, do not count.
+    /// this one removes, do not count.
     pub(in crate::repair) fn check_no_rival(
         &self,
         look: &RingSnapshot,
@@ -36,9 +36,8 @@ impl Operations {
     }
 
     /// Waits until no other node changes the ring, or gives way to one. Of nodes that began at the
-    /// same time, and have all heard of each other, the one with the least address goes on, and the
-    /// others say that they are where they were. A node that `insists` cannot go back: it waits
-    /// until the others have.
+    /// same time, and have all heard of each other, the one with the least address continues, and
+    /// the others go back. A node that `insists` cannot go back: it waits until the others have.
     pub(super) async fn outlast(&self, gone: Option<IpAddr>, insists: bool) -> Result<()> {
         let began = Instant::now();
         loop {
@@ -62,7 +61,7 @@ impl Operations {
         }
     }
 
-    /// The other nodes that change the ring, each with what it does.
+    /// The other nodes that change the ring, each with its change.
     fn rivals(&self, look: &RingSnapshot, gone: Option<IpAddr>) -> Vec<(IpAddr, &'static str)> {
         let members = &look.members;
         let joining = members.bootstrapping.keys().map(|it| (*it, "joining"));
@@ -72,11 +71,11 @@ impl Operations {
             _ if !look.live.contains(by) => None,
             Plan::Remove(_) => Some((*by, "removing a dead node")),
             Plan::Replace(_) => Some((*by, "taking the place of a dead node")),
-            // That is over in a moment, which is waited for.
+            // Over in a moment, see `settled`.
             Plan::Arrived(_) | Plan::Gone(_) | Plan::Replaced(_) => None,
         });
-        // Until they have their data, or have told all that they have joined, nobody can say who
-        // has what.
+        // Until they have their data, or have announced to all that they have joined, it is not
+        // known which node has which data.
         let incomplete = look.incomplete.iter().filter(|it| members.is_member(**it));
         let incomplete = incomplete.map(|it| (*it, "collecting the data of its place again"));
         let halfway = members.plans.iter().filter_map(|(by, plan)| {
@@ -89,8 +88,8 @@ impl Operations {
         all.filter(|(endpoint, _)| is_other(*endpoint)).collect()
     }
 
-    /// Waits until all know the nodes that have just come or gone, and the same members; but for
-    /// one that is dead and to be taken out, which some may have done before.
+    /// Waits until all nodes know the same members, also those that just arrived or left. A dead
+    /// node that is to be removed does not count: some may have removed it already.
     pub(super) async fn settled(&self, gone: Option<IpAddr>) -> Result<RingSnapshot> {
         let began = Instant::now();
         loop {
@@ -114,9 +113,9 @@ impl Operations {
         }
     }
 
-    /// A live node that knows other members than this one, or does not say which, with those that
-    /// only one of both knows. What it knows more this node learns, if it could not: a node that
-    /// started when a member was dead has not heard of that one from others that started since.
+    /// A live node that knows other members than this one, with the members that only one of both
+    /// knows; none if it does not answer. This node learns unknown members: if it started when a
+    /// member was dead, nodes that started since could not tell it.
     async fn disagreement(
         &self,
         gone: Option<IpAddr>,
@@ -124,7 +123,7 @@ impl Operations {
     ) -> Result<Option<(IpAddr, Vec<IpAddr>)>> {
         let (host, local) = (self.node.host()?, self.node.local());
         let ring = &look.members.ring;
-        // Where this node itself is, it knows better: it may be about to join once more.
+        // Its own place it knows better: it may be about to join again.
         let counts = |it: IpAddr| Some(it) != gone && (it != local || ring.token(it).is_some());
         let own = ring.members().filter(|(_, it)| counts(*it));
         let own: BTreeSet<(IpAddr, Token)> = own.map(|(token, it)| (it, token.clone())).collect();
@@ -152,7 +151,7 @@ impl Operations {
     }
 }
 
-/// Several changes at once could each count on what the other takes away.
+/// The error for two changes at once: each could rely on data that the other takes away.
 fn other_change(endpoint: IpAddr, doing: &str) -> OperationError {
     OperationError::Failed(format!(
         "{endpoint} is {doing}: one change of the ring at a time, since what is safe for each may \
@@ -160,8 +159,8 @@ fn other_change(endpoint: IpAddr, doing: &str) -> OperationError {
     ))
 }
 
-/// What is safe in one ring may not be so in another. `about` are nodes that only one of both
-/// knows, or at another token; none if `by` does not answer.
+/// The error for two different rings: a change may be safe in one only. `about` are nodes that only
+/// one side knows, or at another token; none if `by` does not answer.
 pub(super) fn other_ring(by: IpAddr, about: &[IpAddr]) -> OperationError {
     OperationError::Failed(match about {
         [] => format!(

@@ -1,4 +1,4 @@
-//! Announcements, and which nodes have heard them.
+//! Announcements, and the nodes that have heard them.
 
 use super::lifecycle::Lifecycle;
 use crate::gossip::RING_DELAY;
@@ -12,24 +12,24 @@ use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Pause before others are asked again whether they have heard of something.
+/// Pause between two requests whether a node has heard an announcement.
 const POLL: Duration = Duration::from_millis(200);
 
-/// Longest wait until all have heard of a change, and have ended what they began before.
+/// Longest wait until all have heard of a change, and have ended earlier writes.
 const HEARD_PATIENCE: Duration = Duration::from_secs(90);
 
 /// Nodes that have heard an announcement.
 #[derive(Debug)]
 pub(crate) struct Audience {
-    /// The starts of all nodes, when it was made.
+    /// The starts of all nodes at the time of the announcement.
     known: BTreeMap<IpAddr, i32>,
     /// Nodes that have heard it, with their starts.
     heard: BTreeMap<IpAddr, (i32, Heard)>,
 }
 
 impl Audience {
-    /// Nodes that have not heard it yet, or are alive to one that has: a node that is dead to this
-    /// one and alive to others may write by what it knows of the ring.
+    /// Nodes that have not heard it yet, and nodes that see such a one alive: a node that is dead
+    /// to this one and alive to others may write by the old ring.
     fn missing(
         &mut self,
         others: impl Iterator<Item = IpAddr>,
@@ -37,7 +37,7 @@ impl Audience {
     ) -> BTreeSet<IpAddr> {
         let have_heard: BTreeSet<IpAddr> = self.heard.keys().copied().chain(look.local).collect();
         let has_not = |it: &IpAddr| look.callable.contains(it) && !have_heard.contains(it);
-        // They may be dead to those as well by now, which are asked again.
+        // These are asked again: by now the strangers may be dead to them as well.
         let strangers: BTreeSet<IpAddr> = self
             .heard
             .extract_if(.., |_, (_, heard)| {
@@ -48,14 +48,14 @@ impl Audience {
         others.filter(has_not).chain(strangers).collect()
     }
 
-    /// A node that may have forgotten, between this and a later look, what this one has announced,
-    /// or had not heard it though it was there.
+    /// A node that may have forgotten the announcement between this and a later look, or had not
+    /// heard it though it was running.
     pub(crate) fn forgetful(&self, later: &Self) -> Option<IpAddr> {
         let mut now = later.heard.iter();
         let has_missed = |(endpoint, (generation, heard)): &(&IpAddr, &(i32, Heard))| {
             match self.heard.get(*endpoint) {
                 Some((start, then)) => start == generation && then.given_up != heard.given_up,
-                // A node that was started since has heard it before it wrote anything.
+                // A node that started since has heard it before it wrote anything.
                 None => self.known.get(*endpoint) == Some(generation),
             }
         };
@@ -64,20 +64,20 @@ impl Audience {
 }
 
 impl Operations {
-    /// Says something to all.
+    /// Announces a place to all.
     pub(super) async fn tell(&self, place: &Lifecycle) -> Result<Announced> {
         let host = self.node.host()?;
         host.announce(place);
         let announced = host.said();
         let look = host.look();
         if look.live.difference(&look.callable).next().is_some() {
-            // A node of 0.6 cannot be asked whether it has heard.
+            // Nodes of 0.6 take no calls.
             tokio::time::sleep(RING_DELAY).await;
         }
         Ok(announced)
     }
 
-    /// Waits until all live nodes have heard something and are quiet.
+    /// Waits until all live nodes have heard an announcement and have ended earlier writes.
     pub(super) async fn be_heard(&self, announced: Announced) -> Result<Audience> {
         let began = Instant::now();
         let (host, local) = (self.node.host()?, self.node.local());

@@ -3,7 +3,7 @@
 use super::audience::Audience;
 use super::handover::RangesByReceiver;
 use super::lifecycle::Lifecycle;
-use crate::repair::error::{OperationError, Result};
+use crate::repair::error::{OperationError, Result, fail};
 use crate::repair::host::Announced;
 use crate::repair::operation::OperationRun;
 use crate::repair::operations::Operations;
@@ -25,7 +25,7 @@ pub(super) struct Change<'a> {
     pub(super) before: &'a TokenMetadata,
     /// Ranges that nodes have to collect.
     pub(super) receivers: RangesByReceiver,
-    /// Whether it cannot give way to a change by another node.
+    /// Whether it cannot give way to another change.
     pub(super) insists: bool,
 }
 
@@ -33,8 +33,8 @@ pub(super) struct Change<'a> {
 const BACK_PATIENCE: Duration = Duration::from_secs(15);
 
 impl Operations {
-    /// Announces what is about to be, and has the data handed over. If that fails this node says
-    /// that it is where it was.
+    /// Announces a change, and has the data handed over. If that fails, this node announces its
+    /// former state.
     pub(super) async fn prepare(&self, change: Change<'_>, operation: &OperationRun) -> Result<()> {
         let Change { announcement, back, before, receivers, insists } = change;
         // Before others give way to it.
@@ -43,7 +43,7 @@ impl Operations {
         let prepared = async {
             let announced = self.tell(&announcement).await?;
             let audience = self.be_heard(announced).await?;
-            // Another node may have begun something before it heard of this, or ended it.
+            // Another node may have begun or ended a change before it heard of this.
             let gone = match &announcement {
                 Lifecycle::Removing(_, dead) | Lifecycle::Replacing(dead) => Some(dead.endpoint),
                 _ => None,
@@ -59,8 +59,8 @@ impl Operations {
             });
             self.collect(announced, audience, &receivers, operation).await?;
             let look = host.look();
-            // It takes writes again. Nodes that take it for alive would not act on the removal now,
-            // but later, when it is silent for a moment.
+            // It takes writes again. Nodes that see it alive would ignore the removal now, and obey
+            // it later, when it is silent for a moment.
             if let Some(endpoint) = gone.filter(|it| *it != self.node.local())
                 && look.live.contains(&endpoint)
             {
@@ -72,7 +72,7 @@ impl Operations {
         let prepared = prepared.await;
         if prepared.is_err() {
             host.announce(&back);
-            // Another node may wait for that, and this process may end now.
+            // Another node may wait for that, and this process may stop now.
             let heard = self.be_heard(host.said());
             if !matches!(tokio::time::timeout(BACK_PATIENCE, heard).await, Ok(Ok(_))) {
                 log::warn!("not all nodes have heard that this node is where it was");
@@ -81,8 +81,8 @@ impl Operations {
         prepared
     }
 
-    /// Has nodes collect their data: once more if a node wrote meanwhile that had forgotten what
-    /// this one has announced, since it was silent for too long, or had not heard it.
+    /// Has nodes collect their data: again if a node wrote meanwhile that had forgotten or not
+    /// heard the announcement of this one.
     pub(super) async fn collect(
         &self,
         announced: Announced,
@@ -97,10 +97,10 @@ impl Operations {
             let Some(endpoint) = audience.forgetful(&later) else { return Ok(()) };
             times += 1;
             if times == MAX_COLLECTIONS {
-                return Err(OperationError::Failed(format!(
+                return fail(format!(
                     "{endpoint} forgets again and again what this node is about, as they do not \
                      hear of each other for a while: see that the network is sound, and do it again"
-                )));
+                ));
             }
             log::warn!(
                 "{endpoint} did not know for a while what this node was about, since one did not \
@@ -110,7 +110,7 @@ impl Operations {
         }
     }
 
-    /// Saves a new place, tells all of it, and waits until they know.
+    /// Saves and announces a new place, and waits until all know it.
     pub(super) async fn switch(&self, place: &Lifecycle, operation: &OperationRun) -> Result<()> {
         let host = self.node.host()?;
         self.note(place).await?;
@@ -120,8 +120,8 @@ impl Operations {
             host.serve_reads();
         }
         let mut announced = self.tell(place).await?;
-        // It is said for good. But as long as some may write by the ring of before, all others do
-        // so as well.
+        // The place is final. But as long as some nodes may write by the former ring, all others
+        // have to write there as well.
         while let Err(error) = self.be_heard(announced).await {
             log::warn!("not all know the new place of this node: {error}");
             operation.enter(&format!("Telling all nodes: {error}"));
@@ -131,16 +131,16 @@ impl Operations {
         self.settle(after).await
     }
 
-    /// Notes where this node is, which all know now, and tells that they do.
+    /// Saves a place that all nodes know, and announces that they do.
     pub(super) async fn settle(&self, place: SavedPlace) -> Result<()> {
         let host = self.node.host()?;
         let goes_on = matches!(place, SavedPlace::Joining(_));
         self.save(place, None).await?;
         if goes_on {
-            // It says so until it says where it goes to: no other change may begin in between.
+            // The state stays announced until the next place: no other change may begin in between.
             return Ok(());
         }
-        // Until all have heard that as well, a node that is stopped now would be missed.
+        // Until all have heard that as well, others would wait for this node if it stopped.
         host.settle();
         if let Err(error) = self.be_heard(host.said()).await {
             log::warn!("{error}");
@@ -148,7 +148,7 @@ impl Operations {
         Ok(())
     }
 
-    /// Saves what a place means for the next start, before others are told.
+    /// Saves a place for the next start, before it is announced.
     pub(super) async fn note(&self, place: &Lifecycle) -> Result<()> {
         let Some((saved, token)) = place.saved() else { return Ok(()) };
         self.save(saved, token).await

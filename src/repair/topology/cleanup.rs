@@ -1,4 +1,4 @@
-//! Data of ranges that this node is no replica of are dropped.
+//! Cleanup: drops data of ranges of which this node is no replica.
 
 use crate::repair::error::{OperationError, Result};
 use crate::repair::operation::OperationRun;
@@ -27,10 +27,10 @@ impl Operations {
                 operation.enter(&format!("Cleaning up {name}.{}", family.name));
                 let (storage, keep) = (Arc::clone(&self.node.storage), keep.clone());
                 let (host, members) = (self.node.host()?, look.members.clone());
-                // Others change the ring without asking a node that cleans up. Before this node
-                // collects anything for them it knows of the change.
+                // Others may change the ring meanwhile. This node hears of it before it collects
+                // any data for them.
                 let is_same = move || host.look().members == members;
-                let clean = move || storage.cleanup_while(id, &keep, &is_same);
+                let clean = move || storage.cleanup(id, &keep, &is_same);
                 let cleaned = self.node.run(clean).await.map_err(|error| {
                     OperationError::Failed(format!(
                         "the cleanup of {family} failed, what was done before stays done: {error}"

@@ -1,6 +1,6 @@
-//! Nodes that become replicas collect their data.
+//! Handover: future replicas collect their data.
 
-use crate::repair::error::{OperationError, Result};
+use crate::repair::error::{OperationError, Result, fail};
 use crate::repair::host::RingSnapshot;
 use crate::repair::job::Task;
 use crate::repair::legacy::Load;
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Longest time that a receiver may be down.
 const DOWN_PATIENCE: Duration = Duration::from_secs(120);
 
-/// Ranges that each node collects that becomes a replica.
+/// Ranges that each future replica collects.
 pub(super) type RangesByReceiver = BTreeMap<IpAddr, Vec<WantedRange>>;
 
 impl Operations {
@@ -30,7 +30,7 @@ impl Operations {
         ranges_by_receiver(&self.node.placements, before, after)
     }
 
-    /// Whether all nodes are there that are needed.
+    /// Checks that all needed nodes are alive.
     pub(super) fn check_receivers(
         &self,
         receivers: &RangesByReceiver,
@@ -45,17 +45,17 @@ impl Operations {
                     .ok_or_else(|| range.without_source(self.node.partitioner()))?;
             }
             if look.is_legacy(*receiver) && !is_pushed(*receiver, wanted, look) {
-                return Err(OperationError::Failed(format!(
+                return fail(format!(
                     "{receiver} is a node of 0.6, and would have to take over data from others \
                      than this node, which nobody can order it to: replace that one first"
-                )));
+                ));
             }
         }
         Ok(())
     }
 
-    /// Has nodes collect the data of which they become replicas, this one among them. With the
-    /// first failure the others are given up, and notice that they are not polled any more.
+    /// Has all future replicas collect their data. The first failure ends the others, which notice
+    /// that they are not polled any more.
     pub(super) async fn hand_over(
         &self,
         receivers: &RangesByReceiver,
@@ -79,7 +79,7 @@ impl Operations {
         try_join_all(handed).await.map(|_| ())
     }
 
-    /// Sends a node of 0.6 the data that it takes over from this one.
+    /// Sends a node of 0.6 its new data.
     async fn push(
         &self,
         receiver: IpAddr,
@@ -104,7 +104,7 @@ impl Operations {
         Ok(())
     }
 
-    /// Has a node collect its data, also if it is restarted meanwhile.
+    /// Has a node collect its data, also if it restarts meanwhile.
     async fn order(
         &self,
         at: IpAddr,

@@ -1,4 +1,4 @@
-//! How a node becomes a member: at a token that nobody has, or in the place of a dead one.
+//! Joining: at a free token, or in the place of a dead node.
 
 use super::changes::Change;
 use super::lifecycle::Lifecycle;
@@ -13,20 +13,20 @@ use crate::storage::system::local_placement::SavedPlace;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The former holders of the data of a place that this node has already.
+/// Former holders of the data of this node's place.
 #[derive(Debug, Clone, Copy)]
 enum Former {
     /// Its replicas before this node joined.
     Others,
     /// This dead node.
     Dead(IpAddr),
-    /// This node, before its disk was lost.
+    /// This node, before it lost its disk.
     Itself,
 }
 
 impl Operations {
-    /// Becomes what a node starts as. Returns when it is a member with all its data, or when all
-    /// know that it has left, if that is what it was about: then [`SavedPlace::Left`] is saved.
+    /// Starts the node in its mode. Returns when it is a member with all its data, or when all know
+    /// that it has left: then [`SavedPlace::Left`] is saved.
     pub async fn become_member(&self, start: &StartMode) -> Result<()> {
         match start {
             StartMode::Member => Ok(()),
@@ -51,9 +51,8 @@ impl Operations {
         }
     }
 
-    /// Joins the ring with the data of the range before a token: this one, or one that halves the
-    /// load of the busiest member. What an earlier start has collected is dropped: it may have
-    /// missed writes.
+    /// Joins the ring at this token, or at one that halves the load of the busiest member, with the
+    /// data of the range before it. Data of an earlier start are dropped: they may lack writes.
     async fn bootstrap(&self, token: Option<Token>) -> Result<()> {
         let operation = self.enlist(OperationKind::Bootstrap)?;
         let joined = self.join(token, true, &operation).await;
@@ -61,7 +60,7 @@ impl Operations {
         self.end(&operation, joined.map(text))
     }
 
-    /// Returns a token that an earlier start has chosen; none if another node has taken it since.
+    /// The token that an earlier start has chosen; `None` if another node has taken it since.
     async fn unless_taken(&self, token: &Token) -> Result<Option<Token>> {
         let look = self.settled(None).await?;
         let owner = look.members.ring.owner(token).filter(|owner| *owner != self.node.local());
@@ -75,8 +74,8 @@ impl Operations {
         Ok(owner.is_none().then(|| token.clone()))
     }
 
-    /// Takes the place of the dead owner of a token, with the data that it had. That may be this
-    /// node itself, whose data are lost.
+    /// Takes the place of the dead owner of a token, with its data. The owner may be this node,
+    /// which has lost its data.
     async fn replace(&self, token: &Token) -> Result<()> {
         let operation = self.enlist(OperationKind::Replace)?;
         let replaced = async {
@@ -91,14 +90,13 @@ impl Operations {
         self.end(&operation, replaced.map(text))
     }
 
-    /// Goes on where the last start ended that had all data for this token, that of a dead node or
-    /// a new one, and may or may not have said so. If others know this node as a member it is one,
-    /// and collects what it may have missed before it is read from. Else it
-    /// collects all data again.
+    /// Continues the last start, which had all data for this token, that of a dead node or a new
+    /// one, and may have announced it. If others know this node as a member it is one, and collects
+    /// what it may have missed before it is read from. Else it collects all data again.
     async fn arrive(&self, token: &Token, replaced: Option<IpAddr>) -> Result<()> {
         if !self.is_known_at(token).await? {
             if self.dead_owner(token, &self.node.look()?).is_ok() {
-                // It was about to take the place of that one.
+                // It was about to replace that one.
                 return self.replace(token).await;
             }
             let token = self.unless_taken(token).await?;
@@ -110,8 +108,8 @@ impl Operations {
         self.end(&operation, regained.map(|()| "goes on as a member".to_owned()))
     }
 
-    /// This node was about to leave this token, and no live node has heard that it has: it is still
-    /// a member, and the receivers of its data may have missed writes since.
+    /// Stays at a token that this node was about to leave: no live node has heard that it has left,
+    /// and the receivers of its data may have missed writes since.
     pub(super) async fn stay(&self, token: &Token) -> Result<()> {
         let operation = self.enlist(OperationKind::Bootstrap)?;
         let stayed = self.regain(token, Former::Others, &operation).await;
@@ -125,8 +123,8 @@ impl Operations {
         self.end(&operation, stayed.map(|()| format!("stays at token {text}")))
     }
 
-    /// Is a member again, as which some know this node, and collects the data that it may lack.
-    /// Nobody reads from it until then.
+    /// Becomes a member again, as some nodes remember it, and collects the data that it may lack.
+    /// It is not read from until then.
     async fn regain(&self, token: &Token, former: Former, operation: &OperationRun) -> Result<()> {
         let (host, local) = (self.node.host()?, self.node.local());
         let text = self.node.display(token);
@@ -193,15 +191,15 @@ impl Operations {
         Ok(())
     }
 
-    /// Joins the ring; `is_anew` if what is here is to be dropped before, as soon as it is sure
-    /// that nobody counts on it.
+    /// Joins the ring. With `drops_data` the data here are dropped before, as soon as it is certain
+    /// that no node counts on them.
     pub(super) async fn join(
         &self,
         token: Option<Token>,
-        is_anew: bool,
+        drops_data: bool,
         operation: &OperationRun,
     ) -> Result<Token> {
-        if !is_anew {
+        if !drops_data {
             self.outlast(None, true).await?;
         }
         let look = self.settled(None).await?;
@@ -215,7 +213,7 @@ impl Operations {
         if ring.is_empty() {
             return Err(OperationError::NobodySeen);
         }
-        if is_anew {
+        if drops_data {
             self.check_no_rival(&look, None)?;
         }
         operation.enter("Joining: getting bootstrap token");
@@ -227,13 +225,13 @@ impl Operations {
         if let Some(owner) = ring.owner(&token) {
             return Err(OperationError::existing_token(&text, owner));
         }
-        if is_anew {
+        if drops_data {
             self.discard(operation).await?;
         }
         operation.enter(&format!("Joining at token {text}: waiting until all nodes know"));
         let mut after = ring.clone();
         after.insert(token.clone(), local);
-        // A node that joins at a token that was chosen chooses no other one at the next start.
+        // So that the next start does not choose another token.
         let joining = Lifecycle::Joining(token.clone());
         self.note(&joining).await?;
         let change = Change {
@@ -241,7 +239,7 @@ impl Operations {
             back: Lifecycle::GivenUp(Some(token.clone())),
             before: ring,
             receivers: self.receivers(ring, &after),
-            insists: !is_anew,
+            insists: !drops_data,
         };
         self.prepare(change, operation).await?;
         self.switch(&Lifecycle::Normal(token.clone()), operation).await?;

@@ -1,5 +1,4 @@
-//! How a node ceases to be a member: it leaves, goes to another token, or is removed when it is
-//! dead.
+//! Leaving the ring: decommission, move to another token, and removal of a dead node.
 
 use super::changes::Change;
 use super::lifecycle::Lifecycle;
@@ -16,8 +15,8 @@ impl Operations {
         Ok("this node has left the ring, and can be stopped".to_owned())
     }
 
-    /// Goes on where the last start ended that had handed all data over, and may or may not have
-    /// said that it has left this token.
+    /// Continues the last start, which had handed all data over, and may have announced that it
+    /// left this token.
     pub(super) async fn depart(&self, token: &Token) -> Result<()> {
         if self.is_known_at(token).await? {
             return self.stay(token).await;
@@ -28,7 +27,7 @@ impl Operations {
         self.end(&operation, departed.map(|()| "this node has left the ring".to_owned()))
     }
 
-    /// Hands all data over and leaves the ring, for `gone`, a state of this node without its token.
+    /// Hands all data over and leaves the ring. `gone` makes the state after that.
     pub(super) async fn leave(
         &self,
         gone: impl FnOnce(Token) -> Lifecycle,
@@ -51,7 +50,7 @@ impl Operations {
         Ok(own)
     }
 
-    /// Leaves the ring and joins it at this token, or at one that halves the load of the busiest
+    /// Leaves the ring, and joins it at this token or at one that halves the load of the busiest
     /// member.
     pub(in crate::repair) async fn move_to(
         &self,
@@ -93,9 +92,8 @@ impl Operations {
         after.remove(dead.endpoint);
         let endpoint = dead.endpoint;
         let mut receivers = self.receivers(ring, &after);
-        // Nodes of 0.6 collect their data when they hear that it is done.
-        receivers
-            .retain(|receiver, _| !(look.live.contains(receiver) && look.is_legacy(*receiver)));
+        // Nodes of 0.6 collect their data when they hear of the removal.
+        receivers.retain(|it, _| !(look.live.contains(it) && look.is_legacy(*it)));
         let mut given_up = 0;
         for (receiver, wanted) in receivers.iter_mut().filter(|_| accepts_loss) {
             for wanted in wanted {
@@ -115,12 +113,12 @@ impl Operations {
         let host = self.node.host()?;
         let removed = self.tell(&Lifecycle::Removed(own, token.clone())).await?;
         if host.look().members.ring.token(endpoint) == Some(token) {
-            // It has come back in this very moment.
+            // It came back in this moment.
             host.announce(&back);
             return Err(OperationError::alive(endpoint));
         }
         if let Err(error) = self.be_heard(removed).await {
-            // They will, sooner or later: it is said until the next start.
+            // They will hear it later: it stays announced until the next start.
             log::warn!("{error}");
         }
         let lost = match given_up {

@@ -1,4 +1,4 @@
-//! States of a node on the ring, as it tells them and saves them for its next start.
+//! States of a node on the ring, as it announces them and saves them for its next start.
 
 use crate::gossip::{Move, NodePlace, Plan};
 use crate::ring::Token;
@@ -10,7 +10,7 @@ use std::net::IpAddr;
 pub enum Lifecycle {
     /// It owns the token.
     Normal(Token),
-    /// It owns the token, and has no data. Others may remember that its address had some.
+    /// It owns the token, and has no data. Others may remember data of its address.
     First(Token),
     /// It owns the token, and had it before: its data are lost.
     Again(Token),
@@ -24,14 +24,14 @@ pub enum Lifecycle {
     Moving {
         /// The token that it owned.
         from: Token,
-        /// The token where it is to join; none if that is still to be chosen.
+        /// The token at which it is to join; `None` if it is not chosen yet.
         to: Option<Token>,
     },
-    /// It has no place, and does not join any more at this token, or replaces nobody any more.
+    /// It has no place, and has given up joining at this token, or replacing a node.
     GivenUp(Option<Token>),
     /// It has no place, and collects the data of a dead member.
     Replacing(NodePlace),
-    /// It has got the token of a dead member.
+    /// It got the token of a dead member.
     Replaced(NodePlace),
     /// It owns the first token, while others collect the data of a dead member.
     Removing(Token, NodePlace),
@@ -40,8 +40,8 @@ pub enum Lifecycle {
 }
 
 impl Lifecycle {
-    /// State for the next start before others are told, and the token that is the node's own from
-    /// then on if it is new. None if nothing is saved.
+    /// The state to save before the announcement, with the node's token if it is new. `None` if
+    /// nothing is saved.
     pub(super) fn saved(&self) -> Option<(SavedPlace, Option<Token>)> {
         let arriving = |token: &Token, replaced| {
             (SavedPlace::Arriving { token: token.clone(), replaced }, Some(token.clone()))
@@ -56,7 +56,7 @@ impl Lifecycle {
         }
     }
 
-    /// State for the next start when all others know.
+    /// The state to save when all others know.
     pub(super) fn settled(&self) -> SavedPlace {
         match self {
             Self::Left(_) => SavedPlace::Left,
@@ -65,7 +65,7 @@ impl Lifecycle {
         }
     }
 
-    /// Its form in gossip: the own place of the node, and the plan that others have to know.
+    /// Its form in gossip: the place of the node, and its plan.
     pub fn announced(&self, node: IpAddr, was_member: bool) -> (Option<Move>, Option<Plan>) {
         let own = |token: &Token| NodePlace { endpoint: node, token: token.clone() };
         let normal = |token: &Token, removed| Some(Move::Normal { token: token.clone(), removed });
@@ -79,7 +79,7 @@ impl Lifecycle {
             Self::Left(token) | Self::Moving { from: token, .. } => {
                 (Some(Move::Left(token.clone())), Some(Plan::Gone(own(token))))
             }
-            // As one that has left, which nodes of 0.6 understand as well.
+            // Like one that has left, which nodes of 0.6 understand as well.
             Self::GivenUp(token) => (token.clone().map(Move::Left), None),
             Self::Replacing(dead) => (None, Some(Plan::Replace(dead.clone()))),
             Self::Replaced(dead) => (normal(&dead.token, None), Some(Plan::Replaced(dead.clone()))),

@@ -3,15 +3,14 @@
 //! All changes are made of the same steps:
 //!
 //! ```text
-//! announce    this node says what is about to be: writes go to the replicas to be as well
-//! be heard    all live nodes know it, and have ended what they began before
-//! hand over   each node that becomes a replica collects its data
-//! switch      this node saves the new place and says that it is so
+//! announce    this node announces the change: writes go to the future replicas as well
+//! be heard    all live nodes know it, and have ended the writes that they began before
+//! hand over   each future replica collects its data
+//! switch      this node saves the new place and announces it
 //! ```
 //!
-//! A node that collects after all were quiet misses nothing: a write was either acknowledged by
-//! those that data are collected from, or went to the collector as well. The original waits thirty
-//! seconds instead, and hopes.
+//! A node that collects after that misses nothing: a write was either acknowledged by its sources,
+//! or went to the collector as well. 0.6 waits thirty seconds instead.
 
 mod agreement;
 mod audience;
@@ -22,7 +21,6 @@ mod handover;
 mod joining;
 mod leaving;
 mod lifecycle;
-mod memory;
 mod start_mode;
 mod token;
 

@@ -1,4 +1,4 @@
-//! The token at which a new node takes half of the load of another.
+//! Choice of the token of a new node: it takes half of the load of another.
 
 use crate::base::context::RequestContext;
 use crate::repair::calls::WHICH_TOKEN;
@@ -9,8 +9,8 @@ use crate::ring::{RowSamples, Token, TokenRange};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The token that halves the load of the primary range of this node, as 0.6 answers
-/// BOOTSTRAP_TOKEN: one with half of its rows on each side, or the middle of the range.
+/// The token that halves the load of the primary range of this node, like 0.6's answer to
+/// BOOTSTRAP_TOKEN: one with half of the rows on each side, or the middle of the range.
 pub(crate) async fn halving_token(node: &Node) -> Result<Token> {
     let own = node.look()?.members.ring.primary_range(node.local());
     let range = own.unwrap_or(TokenRange { start: Token::Minimum, end: Token::Minimum });
@@ -22,7 +22,7 @@ pub(crate) async fn halving_token(node: &Node) -> Result<Token> {
 }
 
 impl Operations {
-    /// The token at which the busiest member gives half of its load away.
+    /// The token that halves the load of the busiest member.
     pub(super) async fn balanced_token(&self, look: &RingSnapshot) -> Result<Token> {
         let mut best: Option<(IpAddr, f64, Token)> = None;
         let mut why = String::new();

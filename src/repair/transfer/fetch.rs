@@ -1,8 +1,8 @@
-//! Fetches rows from other nodes, page by page, and makes SSTables of them.
+//! Fetches rows from other nodes, page by page, into SSTables.
 //!
-//! The receiver asks for one page after the other, and says after what the next one begins. So the
-//! source keeps no state: what was lost is asked for again, whichever side is restarted
-//! or stands still for a while. While one page is written the next is on its way.
+//! The receiver asks for one page after the other, and names the position after which the next one
+//! begins. So the source keeps no state, and a lost page is requested again, whichever side
+//! restarts or pauses. While one page is written the next is on its way.
 
 use super::plan::{
     FetchQueue, FetchTask, WantedRange, by_source, queue_of_rows, queues, sources, start,
@@ -25,18 +25,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes that are asked for at a time, at first.
+/// Bytes of the first page.
 const FIRST_PAGE: u32 = 256 << 10;
 
-/// Most and fewest bytes of a page: it grows while the other side answers in time, and shrinks when
-/// it does not.
+/// Most and fewest bytes of a page: it grows with each answer in time, and shrinks without one.
 pub(crate) const MAX_PAGE: u32 = 1 << 20;
 const MIN_PAGE: u32 = 16 << 10;
 
-/// Bytes of a column family that make SSTables at a time. After a failure as much is fetched again.
+/// Bytes of a column family that become SSTables at a time, and are fetched again after a failure.
 const INGEST_BYTES: u64 = 256 << 20;
 
-/// Queues that are fetched at a time, and nodes of 0.6 that are asked at a time.
+/// Queues that are fetched at a time, and nodes of 0.6 that send at a time.
 const MAX_QUEUES: usize = 2;
 const MAX_LEGACY_SOURCES: usize = 3;
 
@@ -63,7 +62,7 @@ async fn run_all(fetches: Vec<Fetching<'_>>, at_a_time: usize) -> Result<()> {
 }
 
 impl Fetcher {
-    /// Fetches all of these ranges. They are on disk, and read, when this returns.
+    /// Fetches ranges. When this returns they are in live SSTables.
     pub(crate) async fn fetch(
         &self,
         wanted: &[WantedRange],
@@ -74,11 +73,11 @@ impl Fetcher {
         let of_legacy = by_source(wanted, &look);
         progress.expect_ranges(queues.iter().map(|queue| queue.tasks.len()).sum());
         progress.expect_ranges(of_legacy.values().map(BTreeMap::len).sum());
-        // Large futures, which would make all that wait for them large.
+        // Large futures, which would make their callers large.
         let by_calls = queues
             .into_iter()
             .map(|queue| -> Fetching<'_> { Box::pin(self.fetch_queue(queue, progress)) });
-        // Each is asked for one keyspace after the other: it does no two things at once.
+        // One keyspace after the other: a node of 0.6 does no two things at once.
         let from_legacy = of_legacy.into_iter().map(|(source, of_source)| -> Fetching<'_> {
             Box::pin(async move {
                 for (keyspace, wanted) in of_source {
@@ -92,8 +91,8 @@ impl Fetcher {
         tokio::try_join!(by_calls, from_legacy).map(|_| ())
     }
 
-    /// Fetches all that others have of some rows, whose keys are in the order of their tokens for
-    /// each source. They are on disk, and read, when this returns.
+    /// Fetches rows, whose keys are in the order of their tokens for each source. When this returns
+    /// they are in live SSTables.
     pub(crate) async fn fetch_rows(
         &self,
         family: FamilyId,
@@ -184,7 +183,7 @@ struct QueueFetch<'a> {
 }
 
 impl QueueFetch<'_> {
-    /// Does a task. If its source dies the task is what is left of it.
+    /// Runs a task. If its source dies, the task is the remaining part.
     async fn run(&mut self, task: &mut FetchTask, written: &mut Written<'_>) -> Result<()> {
         self.size = FIRST_PAGE;
         let mut page = self.page(task).await?;
@@ -204,8 +203,8 @@ impl QueueFetch<'_> {
         }
     }
 
-    /// Asks for the next page until it is there. Gives up when the source is down, or alive and no
-    /// use.
+    /// Requests the next page until it comes. Fails when the source is down, or does not answer for
+    /// long.
     async fn page(&mut self, task: &FetchTask) -> Result<PageReply> {
         let node = self.node;
         let caller = Caller::new(Arc::clone(&node.messenger));
@@ -235,20 +234,20 @@ impl QueueFetch<'_> {
         }
     }
 
-    /// Reads a page, and waits until it may have come.
+    /// Decodes a page, and waits as long as the throttle demands.
     async fn take(&self, task: &FetchTask, answer: &[u8]) -> Result<PageReply> {
         let (node, from) = (self.node, task.source);
         let page = PageReply::decode(answer, node.storage.schema().family(self.family));
         let unreadable = |error| format!("what {from} has sent cannot be read: {error}");
         let page = page.map_err(|error| OperationError::Failed(unreadable(error)))?;
         if let PageRows::Keys(keys) = &task.rows {
-            // They come in the order in which they are asked for.
+            // They come in the requested order.
             let mut wanted = keys.iter();
             if !page.rows.rows.iter().all(|(key, _)| wanted.any(|it| it == key)) {
                 return Err(unasked(from));
             }
         }
-        // A row that goes on in the next page is counted there.
+        // A row that continues in the next page is counted there.
         let open = page.next.as_ref().filter(|next| next.cell.is_some()).map(|next| &next.key);
         let complete = page.rows.rows.iter().filter(|(key, _)| Some(key) != open).count();
         self.progress.add(answer.len(), complete);
@@ -267,12 +266,12 @@ struct Written<'a> {
     node: &'a Node,
     family: FamilyId,
     ingest: Option<Ingest>,
-    /// The last row that was given to it.
+    /// The last written row.
     last: Option<DecoratedKey>,
 }
 
 impl Written<'_> {
-    /// Whether the rows of a task come after those that were written.
+    /// Whether the rows of a task come after the written ones.
     fn goes_on_with(&self, task: &FetchTask) -> bool {
         let Some(last) = &self.last else { return true };
         match &task.rows {
@@ -304,7 +303,7 @@ impl Written<'_> {
         if is_full { self.finish().await } else { Ok(()) }
     }
 
-    /// Makes live SSTables of what was written.
+    /// Makes live SSTables of the written rows.
     async fn finish(&mut self) -> Result<()> {
         self.last = None;
         let Some(ingest) = self.ingest.take() else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Rows of other nodes become SSTables, page by page.
+//! Transfer of rows from other nodes into SSTables.
 
 mod fetch;
 pub(super) mod plan;

@@ -1,4 +1,4 @@
-//! Data that a node needs to become a replica, and their sources.
+//! Data that a future replica needs, and their sources.
 
 use crate::model::key::RowKey;
 use crate::model::position::RowPosition;
@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// A range that a node is about to become a replica of.
+/// A range of which a node is to become a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WantedRange {
     pub(crate) keyspace: String,
@@ -23,21 +23,21 @@ pub(crate) struct WantedRange {
     pub(crate) lost: Vec<IpAddr>,
     /// Nodes that stay replicas.
     pub(crate) kept: Vec<IpAddr>,
-    /// Whether those that cease to be replicas are not enough, since the receiver may have been a
+    /// Whether the ceasing replicas are not enough as sources, since the receiver may have been a
     /// replica for a while.
     pub(crate) from_all: bool,
-    /// Whether an operator gives up what only dead nodes have.
+    /// Whether an operator gives up data that only dead nodes have.
     pub(crate) accepts_loss: bool,
 }
 
-/// Rows of a column family that are to be fetched from a node.
+/// Rows of a column family to fetch from a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FetchTask {
     pub(crate) rows: PageRows,
-    /// Behind what of the rows it goes on; at their start if there is none.
+    /// The position after which to continue; `None` at the start.
     pub(crate) after: Option<RowPosition>,
     pub(crate) source: IpAddr,
-    /// The range that it is a part of; none for single rows, which no other node has.
+    /// The range that the rows are part of; `None` for single rows, which have one source.
     pub(crate) wanted: Option<Arc<WantedRange>>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct FetchQueue {
     pub(crate) tasks: VecDeque<FetchTask>,
 }
 
-/// Most keys of one call, and most bytes of them: the greatest key is as long as that.
+/// Most keys of one call, and most bytes of them, which is the length of the longest key.
 const MAX_KEYS: usize = 1024;
 const MAX_KEY_BYTES: usize = 64 << 10;
 
@@ -76,20 +76,19 @@ pub(crate) fn ranges_by_receiver(
     wanted
 }
 
-/// Nodes from which a range is fetched by its receiver, of those that are alive; several
-/// have to be read altogether. None if too few are alive.
+/// The live nodes from which the receiver fetches a range. All of them are read. `None` if too few
+/// are alive.
 ///
-/// A node that ceases to be a replica hands over all that it has: what it acknowledged counts as
-/// acknowledged by the receiver, so that no read at QUORUM finds less than before. If it is dead,
-/// or if none ceases to be one, all others have, together, what was acknowledged at QUORUM: unless
-/// so many of them are dead that a quorum may be among these. An operator may accept that: then
-/// those that are left are the sources, or none.
+/// A ceasing replica hands over all its data: its acknowledgements count as those of the receiver,
+/// so that no read at QUORUM finds less than before. If it is dead, or if no replica ceases, all
+/// others together have what was acknowledged at QUORUM, unless a quorum of them may be dead. An
+/// operator may accept that loss: then the remaining nodes are the sources, or none.
 pub(crate) fn sources(
     wanted: &WantedRange,
     receiver: Option<IpAddr>,
     look: &RingSnapshot,
 ) -> Option<Vec<IpAddr>> {
-    // A node that had it before, and has lost its disk, may collect it again.
+    // The receiver may have had the range before, and have lost its disk.
     let is_live = |it: &&IpAddr| look.live.contains(*it) && Some(**it) != receiver;
     let lost: Vec<IpAddr> = wanted.lost.iter().filter(is_live).copied().collect();
     if !wanted.from_all && !lost.is_empty() && lost.len() == wanted.lost.len() {
@@ -101,8 +100,8 @@ pub(crate) fn sources(
     (holders.len() >= fewest || wanted.accepts_loss).then_some(holders)
 }
 
-/// Fetches of ranges by calls, in queues of which each gets rows in the order of their tokens, as
-/// far as they come from one source. What comes from nodes of 0.6 is not among it.
+/// Fetches of ranges by calls, without those from nodes of 0.6. Each queue is ordered by token, as
+/// far as its rows come from one source.
 pub(crate) fn queues(
     wanted: &[WantedRange],
     look: &RingSnapshot,
@@ -137,14 +136,14 @@ pub(crate) fn queues(
     Ok(tasks.into_iter().map(queue).collect())
 }
 
-/// Ranges that each node of 0.6 is asked for, by keyspace.
+/// Ranges to request from each node of 0.6, by keyspace.
 pub(crate) fn by_source(
     wanted: &[WantedRange],
     look: &RingSnapshot,
 ) -> BTreeMap<IpAddr, BTreeMap<String, Vec<WantedRange>>> {
     let mut asked: BTreeMap<IpAddr, BTreeMap<String, Vec<WantedRange>>> = BTreeMap::new();
     for range in wanted {
-        // Where there are too few nothing is fetched at all.
+        // With too few sources nothing is fetched at all.
         for source in sources(range, look.local, look).unwrap_or_default() {
             if look.is_legacy(source) {
                 let of_source = asked.entry(source).or_default();
@@ -155,8 +154,7 @@ pub(crate) fn by_source(
     asked
 }
 
-/// Whether a node of 0.6 gets all of these ranges from this one, which ceases to be a replica of
-/// them or is all that is left.
+/// Whether this node is the only source of all of these ranges for a node of 0.6.
 pub(crate) fn is_pushed(receiver: IpAddr, wanted: &[WantedRange], look: &RingSnapshot) -> bool {
     let is_local = |range: &WantedRange| {
         let sources = sources(range, Some(receiver), look);
@@ -180,7 +178,7 @@ pub(crate) fn queue_of_rows(family: FamilyId, sources: &[(IpAddr, Vec<RowKey>)])
     FetchQueue { family, tasks }
 }
 
-/// The number of these keys that one call may have, at least one.
+/// The number of keys for one call, at least one.
 fn fitting(keys: &[RowKey]) -> usize {
     let mut bytes = 0;
     let is_too_much = |key: &RowKey| {
@@ -191,7 +189,7 @@ fn fitting(keys: &[RowKey]) -> usize {
     fitting.unwrap_or(keys.len().min(MAX_KEYS)).max(1)
 }
 
-/// The token after which a range begins; none at the beginning of the ring.
+/// The token after which a range begins; `None` at the beginning of the ring.
 pub(crate) fn start(range: &RowRange) -> Option<&Token> {
     match &range.start {
         Bound::Unbounded => None,
@@ -200,8 +198,7 @@ pub(crate) fn start(range: &RowRange) -> Option<&Token> {
 }
 
 impl WantedRange {
-    /// Why the range cannot be fetched: so few holders are alive that something may be missing
-    /// which was acknowledged.
+    /// The error if too few holders are alive, so that acknowledged data may be missing.
     pub(crate) fn without_source(&self, partitioner: Partitioner) -> OperationError {
         let Self { keyspace, range, lost, kept, .. } = self;
         let [start, end] = [&range.start, &range.end].map(|it| partitioner.format_token(it));
@@ -215,8 +212,8 @@ impl WantedRange {
 }
 
 impl FetchTask {
-    /// Goes on after a row or a column that has come. None if that is none of its rows; else
-    /// whether there may be more.
+    /// Continues after a received row or column. `None` if that is not of the task; else whether
+    /// there may be more.
     pub(crate) fn advance(&mut self, to: RowPosition) -> Option<bool> {
         let PageRows::Keys(keys) = &mut self.rows else {
             self.after = Some(to);
@@ -246,7 +243,7 @@ mod tests {
         WantedRange { keyspace, range, lost, kept, from_all, accepts_loss }
     }
 
-    /// From whom the ninth node gets it when these are alive; from nobody if too few are.
+    /// The sources of the ninth node when these are alive; none if too few are.
     fn sources_of(wanted: &WantedRange, live: &[u8]) -> Vec<IpAddr> {
         let live = live.iter().copied().map(node).collect();
         let look = RingSnapshot { live, ..RingSnapshot::default() };
@@ -327,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn each_node_of_0_6_is_asked_for_what_it_has_of_each_keyspace() {
+    fn each_node_of_0_6_is_asked_for_its_ranges_of_each_keyspace() {
         let ranges = [
             of_keyspace("A", &[3], &[2]),
             of_keyspace("A", &[4], &[2, 3]),
@@ -342,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_this_node_gives_away_is_pushed() {
+    fn only_ranges_that_this_node_gives_away_are_pushed() {
         assert!(is_pushed(node(3), &[of_keyspace("A", &[1], &[2, 3])], &look()));
         assert!(!is_pushed(
             node(3),

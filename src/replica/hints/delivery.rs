@@ -1,41 +1,37 @@
-//! Reading the hints for a target in order, and the progress of their delivery.
+//! Delivery of the hints for a target: reading in order, its progress, and which hints still may be
+//! delivered.
 
-use std::io;
-
-use log::warn;
-
-use crate::model::mutation::RowMutation;
+use super::format::{self, HEADER_BYTES, HintReader, Item, hint_bytes};
+use super::store::{HintError, HintStats, Shared};
+use super::target::{Answers, Extent, HintPosition, Place, Segment, State, TargetLog, remove};
+use crate::model::mutation::{DecodeError, RowMutation};
+use crate::net::bodies;
+use crate::net::message::MAX_BODY_BYTES;
 use crate::storage::error::FileError;
-
-use super::error::HintError;
-use super::files;
-use super::format::{HEADER_BYTES, hint_bytes};
-use super::reader::{HintReader, Item};
-use super::stats::count;
-use super::target::{Extent, HintPosition, Place, Segment, State, TargetLog, remove};
-use super::terms::Verdict;
-use super::upkeep::Answers;
+use log::warn;
+use std::io;
+use std::time::Duration;
 
 /// A mutation that its target has not received.
 #[derive(Debug, Clone)]
 pub struct Hint {
-    /// What the target is to apply.
+    /// The mutation that the target is to apply.
     pub mutation: RowMutation,
-    /// When the hint was stored, in milliseconds since the Unix epoch.
+    /// Time of storing, in milliseconds since the Unix epoch.
     pub created_ms: u64,
 }
 
 /// Some hints for one target, oldest first.
 #[derive(Debug, Clone)]
 pub struct HintBatch {
-    /// The hints. None at all, if those that were read are not to be delivered: then too the batch
-    /// is to be acknowledged, and the next one to be asked for.
+    /// The hints. Empty if all hints that were read have expired: acknowledge the batch and ask for
+    /// the next one as usual.
     pub hints: Vec<Hint>,
-    /// Where the batch ends: what to acknowledge when its hints are delivered.
+    /// End of the batch, to be acknowledged when its hints are delivered.
     pub end: HintPosition,
 }
 
-/// What was found between two places, and is counted once.
+/// Hints read between two places. Each is counted once.
 struct Reading<'a> {
     log: &'a TargetLog,
     now_ms: u64,
@@ -57,7 +53,7 @@ impl TargetLog {
         let mut left = max_bytes.max(1);
         while left > 0 {
             let Some(extent) = self.extent_at(&mut at) else { break };
-            if self.shared.terms.is_expired(extent.newest_ms, now_ms) {
+            if self.shared.is_expired(extent.newest_ms, now_ms) {
                 reading.pass_expired(&extent, at);
                 at.1 = extent.hints_end();
                 continue;
@@ -66,7 +62,7 @@ impl TargetLog {
             at.1 = match reading.read(&extent, from, left) {
                 Ok(end) => end,
                 Err(_) if !self.is_there(extent.number) => break,
-                // What was read before can be delivered all the same.
+                // Hints read before can be delivered all the same.
                 Err(_) if !reading.hints.is_empty() => break,
                 Err(source) => {
                     let path = self.path(extent.number);
@@ -102,8 +98,8 @@ impl TargetLog {
         self.lock().segment(number).is_some()
     }
 
-    /// Everything before `end` was delivered. What is delivered as a whole is no part of the log
-    /// any more; its files go with the next sync, which this does not wait for.
+    /// Marks everything before `end` as delivered. Segments that are delivered as a whole leave the
+    /// log; their files go with the next sync.
     pub(super) fn acknowledge(&self, end: Place) {
         let mut state = self.lock();
         let Some(last) = state.segments.last().map(|it| (it.extent.number, it.extent.end)) else {
@@ -139,7 +135,7 @@ impl TargetLog {
     /// Throws away everything that is there now, as [`TargetLog::acknowledge`] does.
     pub(super) fn discard(&self) {
         let mut state = self.lock();
-        count(&self.shared.counters.discarded_bytes, state.bytes);
+        self.shared.count(|stats| stats.discarded_bytes += state.bytes);
         let all = state.segments.len();
         let discarded = Err(HintError::Discarded { target: self.target });
         let answers = state.take_first(all, &discarded);
@@ -147,13 +143,13 @@ impl TargetLog {
         answers.tell();
     }
 
-    /// Throws away segments whose newest hint is too old, so that what nobody asks for does not
-    /// stay. They are in the order of their age.
+    /// Drops segments whose newest hint is too old, so that undelivered hints do not stay. Segments
+    /// are in the order of their age.
     pub(super) fn drop_expired(&self) {
         let now_ms = self.shared.clock.coarse_millis();
         let mut state = self.lock();
-        let terms = &self.shared.terms;
-        let is_expired = |segment: &&Segment| terms.is_expired(segment.extent.newest_ms, now_ms);
+        let is_expired =
+            |segment: &&Segment| self.shared.is_expired(segment.extent.newest_ms, now_ms);
         let expired: Vec<_> =
             state.segments.iter().take_while(is_expired).map(|segment| segment.extent).collect();
         let mut reading = Reading { log: self, now_ms, judged: state.judged, hints: Vec::new() };
@@ -166,8 +162,8 @@ impl TargetLog {
         answers.tell();
     }
 
-    /// Removes the files that are no part of the log any more; the folder too, if nothing is left
-    /// in it. For who has the turn of the log: nobody syncs a file that goes.
+    /// Removes the files that are no part of the log any more, and the empty folder. The caller
+    /// holds the lock for upkeep, so that no file is removed during its sync.
     pub(super) fn remove_gone(&self) {
         let gone = {
             let mut state = self.lock();
@@ -180,20 +176,20 @@ impl TargetLog {
         if !state.has_folder || !state.segments.is_empty() || !state.gone.is_empty() {
             return;
         }
-        for path in [files::progress(&self.folder), files::owner(&self.folder)] {
+        for path in [format::progress_path(&self.folder), format::owner_path(&self.folder)] {
             if self.fs().exists(&path) {
                 remove(self.fs(), &path);
             }
         }
         state.owner.is_unsaved = state.owner.address.is_some();
-        // A folder with something else in it stays; whether it is there is asked anew.
+        // A folder with other files stays.
         let _ = self.fs().remove_dir(&self.folder);
         state.has_folder = false;
     }
 }
 
 impl State {
-    /// Takes the first segments off the log. Whoever waited for something in them gets this answer.
+    /// Takes the first segments off the log. Waiters for hints in them get this answer.
     fn take_first(&mut self, number: usize, answer: &Result<(), HintError>) -> Answers {
         let mut last = None;
         for segment in self.segments.drain(..number) {
@@ -213,8 +209,8 @@ impl State {
 }
 
 impl Reading<'_> {
-    /// Reads a segment from one of its records on, until so many bytes are read or it ends.
-    /// Returns where it stopped.
+    /// Reads a segment from one of its records on, until `max_bytes` are read or it ends. Returns
+    /// the end of the bytes read.
     fn read(&mut self, extent: &Extent, from: u64, max_bytes: u64) -> io::Result<u64> {
         let file = match self.log.fs().open(&self.log.path(extent.number)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound && self.log.is_there(extent.number) => {
@@ -231,7 +227,7 @@ impl Reading<'_> {
             if at - from >= max_bytes {
                 return Ok(at);
             }
-            // What was read before can be delivered before the disk is asked again.
+            // Hints read before are delivered before the disk is asked again.
             let item = match reader.next() {
                 Err(_) if at > from => return Ok(at),
                 item => item?,
@@ -250,7 +246,7 @@ impl Reading<'_> {
                 Some(Item::Seal) => {}
                 Some(Item::Unreadable { bytes, is_tail: true, .. }) if !extent.is_whole => {
                     if is_new {
-                        count(&self.log.shared.counters.torn_bytes, bytes);
+                        self.log.shared.count(|stats| stats.torn_bytes += bytes);
                     }
                 }
                 Some(Item::Unreadable { offset, bytes, .. }) => {
@@ -264,14 +260,13 @@ impl Reading<'_> {
 
     fn judge(&mut self, extent: &Extent, at: u64, is_new: bool, created_ms: u64, record: &[u8]) {
         let shared = &self.log.shared;
-        let counters = &shared.counters;
-        let counter = match shared.terms.judge(record, created_ms, self.now_ms) {
+        let counter: fn(&mut HintStats) = match shared.judge(record, created_ms, self.now_ms) {
             Verdict::Deliver(mutation) => {
                 self.hints.push(Hint { mutation, created_ms });
-                &counters.read
+                |stats| stats.read += 1
             }
-            Verdict::Expired => &counters.expired,
-            Verdict::Unconfigured => &counters.unconfigured,
+            Verdict::Expired => |stats| stats.expired += 1,
+            Verdict::Unconfigured => |stats| stats.unconfigured += 1,
             Verdict::Malformed => {
                 if is_new {
                     self.tell_damage(extent, at, record.len() as u64);
@@ -280,19 +275,19 @@ impl Reading<'_> {
             }
         };
         if is_new {
-            count(counter, 1);
+            shared.count(counter);
         }
     }
 
-    /// The rest of a segment is too old, which its newest hint tells.
+    /// Passes the rest of a segment whose newest hint is too old.
     fn pass_expired(&mut self, extent: &Extent, at: Place) {
         if at >= self.judged {
-            count(&self.log.shared.counters.expired, extent.hints_from(at.1));
+            self.log.shared.count(|stats| stats.expired += extent.hints_from(at.1));
         }
     }
 
     fn tell_damage(&self, extent: &Extent, offset: u64, bytes: u64) {
-        count(&self.log.shared.counters.damaged_bytes, bytes);
+        self.log.shared.count(|stats| stats.damaged_bytes += bytes);
         let (path, target) = (self.log.path(extent.number), self.log.target);
         warn!(
             "{} is damaged at byte {offset}: {bytes} bytes of hints are lost. Repair {target} when \
@@ -300,4 +295,88 @@ impl Reading<'_> {
             path.display(),
         );
     }
+}
+
+/// Most families with a warning of their own.
+const MAX_WARNINGS: usize = 100;
+
+/// Decision about a hint.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// Deliver it.
+    Deliver(RowMutation),
+    /// Too old: data that it deletes or overwrites may be forgotten elsewhere by now.
+    Expired,
+    /// For a column family that is not configured any more, or is another one now.
+    Unconfigured,
+    /// Sound on the disk, but no mutation.
+    Malformed,
+}
+
+impl Shared {
+    /// Fails if a mutation does not fit into a message. It would hold up the hints after it until
+    /// it is too old.
+    pub(super) fn check_size(&self, mutation: &RowMutation) -> Result<(), HintError> {
+        // On the wire a cell takes less than twice as much as here, and the bytes around cells are
+        // few.
+        if mutation.record().len() <= MAX_BODY_BYTES / 4 {
+            return Ok(());
+        }
+        // A mutation that cannot be encoded for another reason is left out at its delivery.
+        let bytes =
+            bodies::encode_mutation(mutation, &self.options.schema).map_or(0, |body| body.len());
+        if bytes > MAX_BODY_BYTES {
+            return Err(HintError::TooLarge { bytes: bytes as u64, limit: MAX_BODY_BYTES as u64 });
+        }
+        Ok(())
+    }
+
+    /// Whether a hint of this age is too old, whatever it is for.
+    pub(super) fn is_expired(&self, created_ms: u64, now_ms: u64) -> bool {
+        let age = age(created_ms, now_ms);
+        age > self.options.max_age
+            || self.options.schema.families().all(|(_, family)| age > family.gc_grace)
+    }
+
+    /// Whether and how this hint is delivered. A deletion may be purged on the replicas that have
+    /// it when its grace period is over, and a write that comes in after that would bring back
+    /// what was deleted: so no hint outlives the shortest grace period of its families.
+    pub(super) fn judge(&self, record: &[u8], created_ms: u64, now_ms: u64) -> Verdict {
+        let age = age(created_ms, now_ms);
+        if age > self.options.max_age {
+            return Verdict::Expired;
+        }
+        match RowMutation::decode(record, &self.options.schema) {
+            Ok(mutation) => {
+                let is_over = |id| age > self.options.schema.family(id).gc_grace;
+                if mutation.families.iter().any(|it| is_over(it.family)) {
+                    Verdict::Expired
+                } else {
+                    Verdict::Deliver(mutation)
+                }
+            }
+            Err(DecodeError::Malformed(_)) => Verdict::Malformed,
+            Err(error) => {
+                self.warn_once(&error);
+                Verdict::Unconfigured
+            }
+        }
+    }
+
+    fn warn_once(&self, error: &DecodeError) {
+        let (DecodeError::UnknownFamily { keyspace, family }
+        | DecodeError::OtherNames { keyspace, family }) = error
+        else {
+            return;
+        };
+        let mut warned = self.warned.lock();
+        if warned.len() < MAX_WARNINGS && warned.insert((keyspace.clone(), family.clone())) {
+            warn!("hints for {keyspace}.{family} are not delivered: {error}");
+        }
+    }
+}
+
+/// A hint that was stored in the future, on a clock that was wrong, is new.
+fn age(created_ms: u64, now_ms: u64) -> Duration {
+    Duration::from_millis(now_ms.saturating_sub(created_ms))
 }

@@ -1,6 +1,24 @@
-//! The bytes of a segment, as drawn for the module.
+//! The names and bytes of hint files, as drawn for the module, and the reader of their records.
+//!
+//! The file `delivered`:
+//!
+//! ```text
+//! alexandra hints delivered 1
+//! segment <number> <salt in hexadecimal>
+//! offset <bytes>             everything of the segment before it was delivered
+//! crc <CRC32 of all lines before, in hexadecimal>
+//! ```
+//!
+//! It holds only for the segment with this salt: numbers may be given again after a log was empty.
 
-use crate::storage::log::{self, HEAD_BYTES, Head, Salt};
+use crate::base::fs::File;
+use crate::storage::checked_file::{CheckedState, field};
+use crate::storage::files::temporary;
+use crate::storage::log::{self, HEAD_BYTES, Head, Salt, SegmentReader, parse_number};
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Numbers in the segment header.
 pub(super) const HEADER_NUMBERS: usize = 2;
@@ -35,11 +53,11 @@ pub(super) struct Header {
 /// Why a header cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BadHeader {
-    /// It was never written to its end.
+    /// Not written to its end.
     Unfinished,
-    /// It is no header of ours, or damaged.
+    /// Damaged, or no header.
     Invalid,
-    /// It is sound, but of another version.
+    /// Sound, but of another version.
     Version(u32),
 }
 
@@ -85,12 +103,12 @@ pub(super) fn decode_hint(body: &[u8]) -> Option<(u64, &[u8])> {
     Some((u64::from_le_bytes(*created_ms), mutation))
 }
 
-/// The seal of a segment: what is in it.
+/// The seal of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seal {
     /// Number of hints.
     pub(super) hints: u64,
-    /// When the newest was stored, in milliseconds since the Unix epoch.
+    /// Time of the newest hint, in milliseconds since the Unix epoch.
     pub(super) newest_ms: u64,
 }
 
@@ -123,9 +141,165 @@ fn encode_record(salt: Salt, offset: u64, is_control: bool, body: &[&[u8]]) -> V
     record
 }
 
+/// Content of a segment at one place.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Item<'a> {
+    /// A hint.
+    Hint {
+        /// Time of storing, in milliseconds since the Unix epoch.
+        created_ms: u64,
+        /// The record of the mutation.
+        mutation: &'a [u8],
+    },
+    /// The seal: nothing follows.
+    Seal,
+    /// Bytes that are no record.
+    Unreadable {
+        /// Offset of the first byte.
+        offset: u64,
+        /// Their number.
+        bytes: u64,
+        /// Whether nothing follows them.
+        is_tail: bool,
+    },
+}
+
+/// Reads a segment from one of its records on, and passes over damage.
+#[derive(Debug)]
+pub(super) struct HintReader {
+    segment: SegmentReader,
+    salt: Salt,
+    at: u64,
+}
+
+impl HintReader {
+    /// Reads the bytes of a file from `at` to `end`.
+    pub(super) fn new(file: Arc<dyn File>, salt: Salt, at: u64, end: u64) -> io::Result<Self> {
+        Ok(Self { segment: SegmentReader::up_to(file, end)?, salt, at })
+    }
+
+    /// Offset of the next item. At the end: the size of the file.
+    pub(super) fn offset(&self) -> u64 {
+        self.at
+    }
+
+    /// The next item; none at the end.
+    pub(super) fn next(&mut self) -> io::Result<Option<Item<'_>>> {
+        let (offset, end) = (self.at, self.segment.size());
+        if offset >= end {
+            return Ok(None);
+        }
+        let Ok(record) = self.segment.read(offset, self.salt)? else {
+            let next = self.segment.find_next(offset, self.salt)?.start;
+            self.at = next.unwrap_or(end);
+            let (bytes, is_tail) = (self.at - offset, next.is_none());
+            return Ok(Some(Item::Unreadable { offset, bytes, is_tail }));
+        };
+        self.at = record.end;
+        if record.is_control {
+            return Ok(Some(Item::Seal));
+        }
+        Ok(Some(match decode_hint(self.segment.body(record)) {
+            Some((created_ms, mutation)) => Item::Hint { created_ms, mutation },
+            None => Item::Unreadable { offset, bytes: record.end - offset, is_tail: false },
+        }))
+    }
+}
+
+/// A place in a log before which everything was delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// The number of the segment.
+    pub(super) segment: u64,
+    /// The salt of the segment.
+    pub(super) salt: u64,
+    /// The offset in the segment.
+    pub(super) offset: u64,
+}
+
+impl CheckedState for Progress {
+    const KIND: &'static str = "hints delivered";
+    const VERSION: u32 = 1;
+
+    fn encode(&self) -> String {
+        let Self { segment, salt, offset } = self;
+        format!("segment {segment} {salt:016x}\noffset {offset}\n")
+    }
+
+    fn decode(_version: u32, lines: &str) -> Option<Self> {
+        let (segment, salt) = field(lines, "segment")?.split_once(' ')?;
+        let salt = u64::from_str_radix(salt, 16).ok()?;
+        let offset = field(lines, "offset")?.parse().ok()?;
+        Some(Self { segment: segment.parse().ok()?, salt, offset })
+    }
+}
+
+const SUFFIX: &str = ".hints";
+const PROGRESS: &str = "delivered";
+const OWNER: &str = "heir";
+
+/// Kind of a file in the folder of a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileName {
+    /// The segment of this number.
+    Segment(u64),
+    /// Progress of the delivery.
+    Progress,
+    /// The owner of the hints, if that is not their target.
+    Owner,
+    /// One of these two, not finished.
+    Unfinished,
+    /// Not one of ours.
+    Other,
+}
+
+impl FileName {
+    /// Parses a file name.
+    pub(super) fn parse(name: &str) -> Self {
+        if name == PROGRESS {
+            return Self::Progress;
+        }
+        if name == OWNER {
+            return Self::Owner;
+        }
+        if [PROGRESS, OWNER].iter().any(|it| Path::new(name) == temporary(Path::new(it))) {
+            return Self::Unfinished;
+        }
+        let number = name.strip_suffix(SUFFIX).and_then(parse_number);
+        number.map_or(Self::Other, Self::Segment)
+    }
+}
+
+/// The folder of the hints for this target.
+pub(super) fn target_folder(directory: &Path, target: IpAddr) -> PathBuf {
+    directory.join(target.to_string())
+}
+
+/// Returns the owner of a folder; none for a name that [`target_folder`] never gives.
+pub(super) fn target_of(name: &str) -> Option<IpAddr> {
+    let target: IpAddr = name.parse().ok()?;
+    (target.to_canonical() == target && target.to_string() == name).then_some(target)
+}
+
+/// The segment of this number in the folder of its target.
+pub(super) fn segment_path(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number}{SUFFIX}"))
+}
+
+/// Path of the progress of the delivery.
+pub(super) fn progress_path(folder: &Path) -> PathBuf {
+    folder.join(PROGRESS)
+}
+
+/// The file with the owner of the hints in this folder.
+pub(super) fn owner_path(folder: &Path) -> PathBuf {
+    folder.join(OWNER)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::checked_file::tests::check_codec;
 
     #[test]
     fn an_unfinished_header_is_told_from_a_damaged_one() {
@@ -161,5 +335,38 @@ mod tests {
         assert_eq!(record.len() as u64, SEAL_BYTES);
         assert_eq!(Seal::decode(&record[12..]), Some(seal));
         assert_eq!(Seal::decode(&record[13..]), None);
+    }
+
+    #[test]
+    fn progress_comes_back_and_no_changed_bit_passes() {
+        check_codec(&Progress { segment: 12, salt: 0xFEDC_BA98_7654_3210, offset: 4711 });
+    }
+
+    #[test]
+    fn names_are_parsed_as_they_are_built() {
+        let folder = Path::new("/hints");
+        for target in ["10.0.0.7", "::1", "2001:db8::7"] {
+            let path = target_folder(folder, target.parse().unwrap());
+            assert_eq!(path, folder.join(target));
+            assert_eq!(target_of(target), Some(target.parse().unwrap()));
+        }
+        let parse = |path: &Path| FileName::parse(path.file_name().unwrap().to_str().unwrap());
+        assert_eq!(parse(&segment_path(folder, 17)), FileName::Segment(17));
+        assert_eq!(parse(&progress_path(folder)), FileName::Progress);
+        assert_eq!(parse(&owner_path(folder)), FileName::Owner);
+        for path in [progress_path(folder), owner_path(folder)] {
+            assert_eq!(parse(&temporary(&path)), FileName::Unfinished);
+        }
+    }
+
+    #[test]
+    fn only_names_that_we_would_give_are_ours() {
+        for other in ["0.hints", "01.hints", "+1.hints", ".hints", "1.hint", "1.hints.bak"] {
+            assert_eq!(FileName::parse(other), FileName::Other, "{other}");
+        }
+        assert_eq!(FileName::parse("9223372036854775808.hints"), FileName::Other);
+        for other in ["localhost", "10.0.0.07", "::ffff:10.0.0.7", "0:0:0:0:0:0:0:1", "10.0.0.7 "] {
+            assert_eq!(target_of(other), None, "{other}");
+        }
     }
 }

@@ -2,17 +2,12 @@
 //! log for each target, in the order in which they were to be applied there.
 //!
 //! ```text
-//!   store        HintStore: all logs of a node, and what it counts
-//!     target     the log of one target: where its hints lie, and how a hint is appended
-//!       delivery     reading in order, and the progress of it
-//!       upkeep       what makes hints durable, and who waits for that
-//!       opening      what of a log a start finds
-//!     terms      which hints may still be delivered
-//!     reader     the records of one file, damaged or not
-//!     format     the bytes of a file
-//!     progress   how far a log was delivered, on disk
-//!     owner      the node that gets the hints: the target, or who has taken its place
-//!     files      the names
+//!   store        HintStore: all logs of a node, and its counters
+//!     target     the log of one target: appends hints and makes them durable
+//!       delivery   reads hints in order, and decides which may still be delivered
+//!       opening    the state of a log at the start
+//!     owner      the node that gets the hints: the target, or the node that has taken its place
+//!     format     names and bytes of files
 //! ```
 //!
 //! # Files
@@ -56,28 +51,18 @@
 //! places of a log are not in the order of age where hints were put aside, and each is judged for
 //! itself.
 //!
-//! Damage costs the hints that it hit and no others. It is told in the log, and never keeps a node
-//! from starting.
+//! Damage costs the damaged hints and no others. It is logged, and never keeps a node from
+//! starting.
 
 mod delivery;
-mod error;
-mod files;
 mod format;
 mod opening;
 mod owner;
-mod progress;
-mod reader;
-mod stats;
 mod store;
 mod target;
-mod terms;
 #[cfg(test)]
 mod tests;
-mod upkeep;
 
 pub use delivery::{Hint, HintBatch};
-pub use error::HintError;
-pub use stats::{HintStats, TargetStats};
-pub use store::{HintOptions, HintStore, SEGMENT_BYTES};
-pub use target::HintPosition;
-pub use upkeep::DurableCallback;
+pub use store::{HintError, HintOptions, HintStats, HintStore, SEGMENT_BYTES, TargetStats};
+pub use target::{DurableCallback, HintPosition};

@@ -1,32 +1,26 @@
-//! What of the hints for a target a start finds. Sealed segments are not read here: their seals
-//! tell what is in them.
+//! The state of a log at the start. Sealed segments are not read here: their seals say how much is
+//! in them.
 
-use std::io;
-use std::net::IpAddr;
-use std::sync::Arc;
-
-use log::{info, warn};
-
+use super::format::{
+    self, BadHeader, CREATED_BYTES, FileName, HEADER_BYTES, HEADER_NUMBERS, Header, HintReader,
+    Item, Progress, SEAL_BYTES, Seal, decode_hint,
+};
+use super::owner::SavedOwner;
+use super::store::Shared;
+use super::target::{Extent, Segment, State, TargetLog, remove};
 use crate::base::fs::File;
 use crate::storage::checked_file;
 use crate::storage::error::{FileContext, FileError, ReadError};
 use crate::storage::log::{HEAD_BYTES, Head, Salt, SegmentReader};
+use log::{info, warn};
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
 
-use super::files::{self, FileName};
-use super::format::{
-    BadHeader, CREATED_BYTES, HEADER_BYTES, HEADER_NUMBERS, Header, SEAL_BYTES, Seal, decode_hint,
-};
-use super::owner::SavedOwner;
-use super::progress::Progress;
-use super::reader::{HintReader, Item};
-use super::stats::count;
-use super::store::Shared;
-use super::target::{Extent, Segment, State, TargetLog, remove};
-
-/// What a file with the name of a segment is.
+/// Content of a file with the name of a segment.
 enum Found {
     Hints(Segment),
-    /// It has no hint, and never had one that was promised.
+    /// It has no hint, and never had a promised one.
     Nothing,
     /// Something that this program cannot read, for this reason.
     Strange(String),
@@ -49,7 +43,7 @@ pub(super) fn open(shared: &Arc<Shared>, target: IpAddr) -> Result<TargetLog, Fi
                     Ok(Found::Hints(segment)) => state.segments.push(segment),
                     Ok(Found::Nothing) => remove(log.fs(), &path),
                     Ok(Found::Strange(reason)) => {
-                        count(&shared.counters.damaged_bytes, entry.size);
+                        shared.count(|stats| stats.damaged_bytes += entry.size);
                         let (path, bytes) = (path.display(), entry.size);
                         warn!("{path} is left alone, {bytes} bytes are not delivered: {reason}");
                     }
@@ -81,7 +75,7 @@ pub(super) fn open(shared: &Arc<Shared>, target: IpAddr) -> Result<TargetLog, Fi
 
 /// Reads the owner of the hints. If it cannot be read it is the target.
 fn load_owner(log: &TargetLog, state: &mut State) {
-    let path = files::owner(&log.folder);
+    let path = format::owner_path(&log.folder);
     if state.segments.is_empty() {
         return remove(log.fs(), &path);
     }
@@ -99,9 +93,9 @@ fn load_owner(log: &TargetLog, state: &mut State) {
     }
 }
 
-/// Takes up the delivery where it was. What cannot be told is delivered once more.
+/// Resumes the delivery. Hints of unknown progress are delivered once more.
 fn resume(log: &TargetLog, state: &mut State) {
-    let path = files::progress(&log.folder);
+    let path = format::progress_path(&log.folder);
     let (segment, salt, offset) = match checked_file::load(log.fs(), &path) {
         Ok(None) => return,
         Ok(Some(Progress { segment, salt, offset })) => (segment, salt, offset),
@@ -164,7 +158,7 @@ fn seal(reader: &mut SegmentReader, salt: Salt) -> io::Result<Option<Seal>> {
     Ok(record.and_then(|record| Seal::decode(reader.body(record))))
 }
 
-/// When the first hint was stored, as far as its head can be trusted alone.
+/// Time of the first hint, if its head can be trusted alone.
 fn first_created(reader: &mut SegmentReader, salt: Salt) -> io::Result<Option<u64>> {
     let head = reader.head(HEADER_BYTES)?;
     if head.is_none_or(|head| Head::decode(&head, salt, HEADER_BYTES).is_err()) {
@@ -174,8 +168,8 @@ fn first_created(reader: &mut SegmentReader, salt: Salt) -> io::Result<Option<u6
     Ok(created.and_then(decode_hint).map(|(created_ms, _)| created_ms))
 }
 
-/// Reads through a segment that was being written when the node stopped. What a crash has left of
-/// the last record is cut off.
+/// Reads through a segment that was being written when the node stopped. The rest of a last record
+/// that a crash cut is cut off.
 fn survey(log: &TargetLog, file: Arc<dyn File>, extent: &mut Extent) -> io::Result<()> {
     extent.is_whole = false;
     let mut reader = HintReader::new(file, extent.salt, HEADER_BYTES, extent.end)?;
@@ -183,7 +177,7 @@ fn survey(log: &TargetLog, file: Arc<dyn File>, extent: &mut Extent) -> io::Resu
         match item {
             Item::Hint { created_ms, .. } => extent.add(created_ms),
             Item::Unreadable { offset, bytes, is_tail: true } => {
-                count(&log.shared.counters.torn_bytes, bytes);
+                log.shared.count(|stats| stats.torn_bytes += bytes);
                 let path = log.path(extent.number);
                 info!("{} ends at byte {offset} in a hint that was cut short", path.display());
                 extent.end = offset;

@@ -13,15 +13,14 @@ use std::net::IpAddr;
 use crate::storage::checked_file::{self, CheckedState, field};
 use crate::storage::error::FileContext;
 
-use super::error::HintError;
-use super::files;
-use super::store::HintStore;
+use super::format;
+use super::store::{HintError, HintStore};
 use super::target::TargetLog;
 
 /// The node that gets the hints of a log.
 #[derive(Debug, Default)]
 pub(super) struct HintOwner {
-    /// None for the target.
+    /// `None` for the target.
     pub(super) address: Option<IpAddr>,
     /// Whether the file may hold another one.
     pub(super) is_unsaved: bool,
@@ -51,7 +50,7 @@ impl HintStore {
         self.log(target).and_then(|log| log.lock().owner.address).unwrap_or(target)
     }
 
-    /// Targets that there are hints for, each with who gets them; in the order of their addresses.
+    /// Targets with hints and the nodes that get these, in the order of the targets.
     pub fn waiting(&self) -> Vec<(IpAddr, IpAddr)> {
         let logs = self.all();
         let with_hints = logs.iter().filter_map(|log| {
@@ -62,8 +61,8 @@ impl HintStore {
         with_hints.collect()
     }
 
-    /// Another node has taken the place of a target: it gets the hints for the target from now on,
-    /// and those that the target was to get instead of others. The next start knows of it after
+    /// Makes another node, which has taken the place of a target, the owner of its hints and of
+    /// those that the target was to get instead of others. Durable after
     /// [`HintStore::write_owners`], or the next [`HintStore::sync`].
     pub fn set_owner(&self, target: IpAddr, owner: IpAddr) {
         let (target, owner) = (target.to_canonical(), owner.to_canonical());
@@ -112,7 +111,7 @@ impl TargetLog {
             return Ok(());
         }
         let owner = self.lock().owner.address;
-        let path = files::owner(&self.folder);
+        let path = format::owner_path(&self.folder);
         if let Some(owner) = owner {
             checked_file::store(self.fs(), &path, &SavedOwner(owner))?;
         } else if self.fs().exists(&path) {

@@ -1,16 +1,11 @@
 //! The hints of a node, for all its targets.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::net::IpAddr;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
-
-use log::warn;
-
+use super::delivery::{Hint, HintBatch};
+use super::format::{self, hint_bytes};
+use super::opening;
+use super::target::{DurableCallback, HintPosition, State, TargetLog};
 use crate::base::clock::Clock;
-use crate::base::fs::FileSystem;
+use crate::base::fs::{FileSystem, is_disk_full};
 use crate::base::limited_log::LimitedLog;
 use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::mutation::RowMutation;
@@ -18,25 +13,24 @@ use crate::model::schema::Schema;
 use crate::storage::directory::{self, DirectorySync};
 use crate::storage::error::{FileContext, FileError};
 use crate::storage::files::LOCK_FILE;
+use log::warn;
+use serde::{Deserialize, Serialize};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::delivery::{Hint, HintBatch};
-use super::error::HintError;
-use super::files;
-use super::format::hint_bytes;
-use super::opening;
-use super::stats::{Counters, HintStats, TargetStats, count};
-use super::target::{HintPosition, State, TargetLog};
-use super::terms::Terms;
-use super::upkeep::DurableCallback;
-
-/// Size of a segment, unless one hint is larger. It is what stays on the disk of hints that are
-/// delivered already, at most.
+/// Size of a segment, unless one hint is larger. At most this much of delivered hints stays on the
+/// disk.
 pub const SEGMENT_BYTES: u64 = 16 << 20;
 
-/// How often a log tells that hints for one target are not kept.
+/// Shortest time between two warnings about one target.
 const WARNING_PERIOD: Duration = Duration::from_secs(10);
 
-/// What a [`HintStore`] is made for.
+/// Settings of a [`HintStore`].
 #[derive(Debug, Clone)]
 pub struct HintOptions {
     /// `HintsDirectory`.
@@ -51,16 +45,15 @@ pub struct HintOptions {
     pub schema: Arc<Schema>,
 }
 
-/// What all logs of a store use.
+/// State that all logs of a store use.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) fs: Arc<dyn FileSystem>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) directory: PathBuf,
-    pub(super) max_bytes_per_target: u64,
-    pub(super) segment_bytes: u64,
-    pub(super) terms: Terms,
-    pub(super) counters: Counters,
+    pub(super) options: HintOptions,
+    /// Families that a warning was written about.
+    pub(super) warned: Mutex<rank::State, BTreeSet<(String, String)>>,
+    stats: Mutex<rank::Last, HintStats>,
     /// Makes the names of files durable.
     pub(super) names: DirectorySync,
     /// Warnings about hints that are not kept.
@@ -73,10 +66,15 @@ impl Shared {
     pub(super) fn draw(&self) -> u64 {
         self.rng.lock().u64(..)
     }
+
+    /// Updates the counters.
+    pub(super) fn count(&self, update: impl FnOnce(&mut HintStats)) {
+        update(&mut self.stats.lock());
+    }
 }
 
-/// What a node keeps for others that could not take it. Any number of threads may use it; none of
-/// them waits for a sync, but those that ask for one.
+/// Hints for other nodes. Any number of threads may use it; only those that ask for a sync wait for
+/// one.
 #[derive(Debug)]
 pub struct HintStore {
     shared: Arc<Shared>,
@@ -85,40 +83,38 @@ pub struct HintStore {
 }
 
 impl HintStore {
-    /// Opens the hints in a directory, which is made if it is not there. An error means that the
-    /// directory or one in it cannot be made or looked at, never that what it holds is damaged.
+    /// Opens the hints in a directory, which is made if it is missing. Fails if the directory or
+    /// one in it cannot be made or listed, never for damaged content.
     pub fn open(
         fs: Arc<dyn FileSystem>,
         clock: Arc<dyn Clock>,
         rng: fastrand::Rng,
         options: HintOptions,
     ) -> Result<Self, FileError> {
-        let HintOptions { directory, max_age, max_bytes_per_target, segment_bytes, .. } = options;
+        let directory = options.directory.clone();
         directory::create(&*fs, &directory).context("create", &directory)?;
         let refusals = LimitedLog::new("alexandra::hints", Arc::clone(&clock), WARNING_PERIOD);
         let shared = Arc::new(Shared {
             fs,
             clock,
-            directory,
-            max_bytes_per_target,
-            segment_bytes,
-            terms: Terms::new(options.schema, max_age),
-            counters: Counters::default(),
+            options,
+            warned: Mutex::default(),
+            stats: Mutex::default(),
             names: DirectorySync::default(),
             refusals,
             rng: Mutex::new(rng),
         });
         let mut logs = BTreeMap::new();
-        let mut entries = shared.fs.list(&shared.directory).context("list", &shared.directory)?;
+        let mut entries = shared.fs.list(&directory).context("list", &directory)?;
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         for entry in entries {
-            match files::target_of(&entry.name) {
+            match format::target_of(&entry.name) {
                 Some(target) if entry.is_dir => {
                     logs.insert(target, Arc::new(opening::open(&shared, target)?));
                 }
                 _ if entry.name == LOCK_FILE => {}
                 _ => {
-                    let path = shared.directory.join(&entry.name);
+                    let path = directory.join(&entry.name);
                     warn!("{} is none of the hints and is left alone", path.display());
                 }
             }
@@ -130,37 +126,27 @@ impl HintStore {
     /// [`HintStore::sync`].
     pub fn store(&self, target: IpAddr, mutation: &RowMutation) -> Result<HintPosition, HintError> {
         let log = self.log_or_new(target.to_canonical());
-        let (now_ms, limit) = (self.shared.clock.coarse_millis(), self.shared.max_bytes_per_target);
-        let is_sendable = self.shared.terms.check_size(mutation);
+        let now_ms = self.shared.clock.coarse_millis();
+        let limit = self.shared.options.max_bytes_per_target;
+        let is_sendable = self.shared.check_size(mutation);
         let stored = is_sendable.and_then(|()| log.append(mutation.record(), now_ms, limit));
-        let counters = &self.shared.counters;
-        match &stored {
+        self.shared.count(|stats| match &stored {
             Ok(_) => {
-                count(&counters.stored, 1);
-                count(&counters.stored_bytes, hint_bytes(mutation.record()));
+                stats.stored += 1;
+                stats.stored_bytes += hint_bytes(mutation.record());
             }
-            Err(error) => {
-                count(
-                    match error {
-                        HintError::Full { .. } => &counters.refused_full,
-                        HintError::NoSpace(_) => &counters.refused_no_space,
-                        _ => &counters.failed,
-                    },
-                    1,
-                );
-                let target = log.target;
-                self.shared.refusals.warn(
-                    target,
-                    format_args!(
-                        "{target} misses writes until reads at QUORUM or ALL repair them: {error}"
-                    ),
-                );
-            }
-        }
-        stored
+            Err(HintError::Full { .. }) => stats.refused_full += 1,
+            Err(HintError::NoSpace(_)) => stats.refused_no_space += 1,
+            Err(_) => stats.failed += 1,
+        });
+        stored.inspect_err(|error| {
+            let target = log.target;
+            let line = "misses writes until reads at QUORUM or ALL repair them";
+            self.shared.refusals.warn(target, format_args!("{target} {line}: {error}"));
+        })
     }
 
-    /// Makes durable what was stored, writes down what was delivered, and throws away what is too
+    /// Makes stored hints durable, saves the progress of deliveries, and drops hints that are too
     /// old. To be called every period of the commit log. Returns the first failure, and does the
     /// rest all the same.
     pub fn sync(&self) -> Result<(), HintError> {
@@ -180,12 +166,6 @@ impl HintStore {
         }
     }
 
-    /// Makes a hint durable. Threads that wait at the same time share syncs.
-    pub fn wait_durable(&self, position: HintPosition) -> Result<(), HintError> {
-        let log = self.log(position.target);
-        log.map_or(Ok(()), |log| log.wait_durable((position.segment, position.offset)))
-    }
-
     /// Whether there are hints for a target. To be asked often: no other log is looked at.
     pub fn has(&self, target: IpAddr) -> bool {
         self.log(target.to_canonical()).is_some_and(|log| !log.lock().segments.is_empty())
@@ -196,9 +176,9 @@ impl HintStore {
         self.all().iter().filter_map(|log| log.stats()).collect()
     }
 
-    /// The next hints for a target that are not acknowledged, oldest first: one, or some that take
-    /// about so many bytes. None if nothing is left. Without [`HintStore::acknowledge`] the same
-    /// hints come again.
+    /// The next unacknowledged hints for a target, oldest first: at least one, and about
+    /// `max_bytes`. `None` if nothing is left. Without [`HintStore::acknowledge`] the same hints
+    /// come again.
     pub fn read_batch(
         &self,
         target: IpAddr,
@@ -215,11 +195,10 @@ impl HintStore {
         }
     }
 
-    /// Takes hints that the target does not accept out of the way of those behind them: each is
-    /// appended once more, as old as it is, whatever the limit of the log is. Returns where the
-    /// first of them begins now. When all are there the batch that they come from is to be
-    /// acknowledged; it does not go from the disk before they are durable at their new place. After
-    /// an error, and after a crash, some may be there twice.
+    /// Moves hints that the target does not accept to the end of the log: each is appended once
+    /// more, with its age, whatever the limit of the log is. Returns where the first of them begins
+    /// now. Afterwards the batch that they come from is to be acknowledged; it stays on disk until
+    /// they are durable at their new place. After an error or a crash, some may be there twice.
     pub fn put_aside(&self, target: IpAddr, hints: &[Hint]) -> Result<HintPosition, HintError> {
         self.log_or_new(target.to_canonical()).put_aside(hints)
     }
@@ -231,8 +210,8 @@ impl HintStore {
         }
     }
 
-    /// Ends all files in order and makes everything durable, as the node stops. What is stored
-    /// later goes to further files.
+    /// Seals all files and makes everything durable, as the node stops. Later hints go to further
+    /// files.
     pub fn close(&self) -> Result<(), HintError> {
         for log in self.all() {
             let mut state = log.lock();
@@ -243,9 +222,9 @@ impl HintStore {
         self.sync()
     }
 
-    /// What became of hints since the start.
+    /// Counters since the start.
     pub fn stats(&self) -> HintStats {
-        self.shared.counters.read_all()
+        *self.shared.stats.lock()
     }
 
     pub(super) fn log(&self, target: IpAddr) -> Option<Arc<TargetLog>> {
@@ -272,7 +251,7 @@ impl HintStore {
 }
 
 impl TargetLog {
-    /// What is kept; none if nothing is.
+    /// State for operators; `None` without hints.
     fn stats(&self) -> Option<TargetStats> {
         let state = self.lock();
         let first = state.segments.first()?;
@@ -286,5 +265,96 @@ impl TargetLog {
             // Those that were put aside are not in the first one.
             oldest_ms: state.segments.iter().map(|segment| segment.extent.oldest_ms).min(),
         })
+    }
+}
+
+/// Hints of one target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TargetStats {
+    /// Whom it is kept for.
+    pub target: IpAddr,
+    /// Bytes that are not delivered.
+    pub bytes: u64,
+    /// About how many hints these are.
+    pub hints: u64,
+    /// Time of the oldest undelivered hint, or of one delivered shortly before, in milliseconds
+    /// since the Unix epoch.
+    pub oldest_ms: Option<u64>,
+}
+
+/// Counters of hints since the start of the node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HintStats {
+    /// Hints that were stored.
+    pub stored: u64,
+    /// Bytes of these hints.
+    pub stored_bytes: u64,
+    /// Hints that were not stored because the log of the target had reached its limit.
+    pub refused_full: u64,
+    /// Hints that were not stored because the disk had no room.
+    pub refused_no_space: u64,
+    /// Hints that were not stored for another reason.
+    pub failed: u64,
+    /// Hints that were handed out for delivery, each counted once, and again when it was put aside.
+    pub read: u64,
+    /// Hints too old to be delivered; estimated where whole segments expire.
+    pub expired: u64,
+    /// Hints of column families that are not configured any more. One that concerns several is
+    /// not delivered if it concerns such a one.
+    pub unconfigured: u64,
+    /// Bytes that were damaged and passed over, and those of whole files that cannot be read.
+    pub damaged_bytes: u64,
+    /// Bytes at the ends of logs that a crash had cut.
+    pub torn_bytes: u64,
+    /// Bytes of hints that were thrown away on request.
+    pub discarded_bytes: u64,
+}
+
+/// Why a hint was not stored, made durable or read.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum HintError {
+    /// The log of this target is as large as it may get. Nothing was stored; it will take hints
+    /// again when some are delivered or have expired.
+    #[error("the hints for {target} have reached their limit of {limit} bytes (HintMaxSizeInMB)")]
+    Full {
+        /// Whom the hint is for.
+        target: IpAddr,
+        /// Most bytes of its log.
+        limit: u64,
+    },
+    /// The disk is full. Nothing was stored; a later hint is once there is space.
+    #[error("no space for hints: {0}")]
+    NoSpace(FileError),
+    /// The mutation is larger than a message to its target, or the format, can hold: it could never
+    /// be delivered.
+    #[error(
+        "a write of {bytes} bytes to one row is larger than the {limit} that a message between \
+         nodes can hold"
+    )]
+    TooLarge {
+        /// Size of the mutation.
+        bytes: u64,
+        /// Largest size of one.
+        limit: u64,
+    },
+    /// The system refused. When storing: the hint is not stored, and the next one goes to another
+    /// file. When syncing: what was not durable before may be lost. When reading: may be tried
+    /// again.
+    #[error("hints: {0}")]
+    Io(#[from] FileError),
+    /// The hints for this target were thrown away before they were durable.
+    #[error("the hints for {target} were discarded")]
+    Discarded {
+        /// Whom they were for.
+        target: IpAddr,
+    },
+}
+
+impl HintError {
+    /// An error of the system. A full disk is a variant of its own because it passes.
+    pub(super) fn of(action: &'static str, path: &Path, source: io::Error) -> Self {
+        let is_full = is_disk_full(&source);
+        let error = FileError::new(action, path, source);
+        if is_full { Self::NoSpace(error) } else { Self::Io(error) }
     }
 }

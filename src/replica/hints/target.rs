@@ -1,25 +1,21 @@
-//! The log of one target: where its hints lie, and how a hint is appended.
+//! The log of one target: where its hints lie, how a hint is appended, and how it becomes durable.
 
+use super::format::{
+    self, HEADER_BYTES, Header, MAX_MUTATION_BYTES, Progress, SEAL_BYTES, Seal, encode_hint,
+    hint_bytes,
+};
+use super::owner::HintOwner;
+use super::store::{HintError, Shared};
+use crate::base::fs::{File, FileSystem, is_disk_full};
+use crate::base::lock::{Mutex, MutexGuard, rank};
+use crate::storage::checked_file;
+use crate::storage::error::FileError;
+use crate::storage::log::Salt;
+use log::warn;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-use log::warn;
-
-use crate::base::fs::{File, FileSystem};
-use crate::base::lock::{Mutex, MutexGuard, rank};
-
-use super::error::HintError;
-use super::files;
-use super::format::{
-    HEADER_BYTES, Header, MAX_MUTATION_BYTES, SEAL_BYTES, Seal, encode_hint, hint_bytes,
-};
-use super::owner::HintOwner;
-use super::store::Shared;
-use super::upkeep::Waiter;
-use crate::base::fs::is_disk_full;
-use crate::storage::log::Salt;
 
 /// A place in the hints of one target. That of a hint is where it ends. Places of one target grow
 /// in the order in which its hints were stored.
@@ -48,8 +44,8 @@ pub(super) struct TargetLog {
     pub(super) shared: Arc<Shared>,
     pub(super) target: IpAddr,
     pub(super) folder: PathBuf,
-    /// Held by who syncs or removes files; taken before the state. Who may not wait for a disk must
-    /// not ask for it.
+    /// Held while files are synced or removed; taken before the state. Threads that must not wait
+    /// for a disk must not take it.
     pub(super) upkeep: Mutex<rank::Job, ()>,
     state: Mutex<rank::Files, State>,
 }
@@ -59,7 +55,7 @@ pub(super) struct TargetLog {
 pub(super) struct Extent {
     pub(super) number: u64,
     pub(super) salt: Salt,
-    /// Where the records end, as far as they were written.
+    /// End of the written records.
     pub(super) end: u64,
     /// Whether a seal ends the records.
     pub(super) is_sealed: bool,
@@ -68,8 +64,8 @@ pub(super) struct Extent {
     pub(super) is_whole: bool,
     /// Number of hints.
     pub(super) hints: u64,
-    /// When the oldest and the newest hint were stored, in milliseconds since the Unix epoch. After
-    /// a start the first one is taken for the oldest.
+    /// Times of the oldest and the newest hint, in milliseconds since the Unix epoch. After a start
+    /// the first one counts as the oldest.
     pub(super) oldest_ms: u64,
     pub(super) newest_ms: u64,
 }
@@ -103,13 +99,13 @@ pub(super) struct State {
     pub(super) names_synced: u64,
     /// Everything before this was delivered.
     pub(super) delivered: Place,
-    /// Where the hints end that were put aside last. They stand before that, too, and as long as it
-    /// may be that they are on disk only there, nothing before it goes from there.
+    /// End of the hints that were put aside last. Until they are durable there, nothing before
+    /// `delivered` may be removed from the disk.
     pub(super) aside: Option<Place>,
     /// Whether the progress of the delivery is not on disk.
     pub(super) is_progress_new: bool,
     pub(super) owner: HintOwner,
-    /// What lies before this was counted when it was read, and warned about.
+    /// Hints before this were counted, and warned about, when they were read.
     pub(super) judged: Place,
     pub(super) waiters: Vec<Waiter>,
 }
@@ -117,7 +113,7 @@ pub(super) struct State {
 impl TargetLog {
     /// A log that is in this state.
     pub(super) fn new(shared: Arc<Shared>, target: IpAddr, state: State) -> Self {
-        let folder = files::target_folder(&shared.directory, target);
+        let folder = format::target_folder(&shared.options.directory, target);
         Self { shared, target, folder, upkeep: Mutex::default(), state: Mutex::new(state) }
     }
 
@@ -130,7 +126,7 @@ impl TargetLog {
     }
 
     pub(super) fn path(&self, number: u64) -> PathBuf {
-        files::segment(&self.folder, number)
+        format::segment_path(&self.folder, number)
     }
 
     pub(super) fn position(&self, (segment, offset): Place) -> HintPosition {
@@ -152,7 +148,7 @@ impl TargetLog {
         let mut state = self.lock();
         let is_fitting = |segment: &Segment| {
             segment.extent.hints == 0
-                || segment.extent.end + bytes + SEAL_BYTES <= self.shared.segment_bytes
+                || segment.extent.end + bytes + SEAL_BYTES <= self.shared.options.segment_bytes
         };
         if state.is_open && !state.segments.last().is_some_and(is_fitting) {
             self.seal(&mut state);
@@ -191,8 +187,7 @@ impl TargetLog {
             state.bytes += record.len() as u64;
             return Ok((segment.extent.number, start));
         };
-        // The part of the record that was written is taken back: what follows must not have to be
-        // searched behind it.
+        // Cut off the partly written record, so that readers need not search after it.
         let is_as_before = is_disk_full(&source) && file.set_size(start).is_ok();
         let error = HintError::of("write", &self.path(segment.extent.number), source);
         if !is_as_before {
@@ -216,11 +211,11 @@ impl TargetLog {
         state.close();
     }
 
-    /// Makes the file of the next segment, which is to take so many bytes. Nothing of it is durable
-    /// before the next sync.
+    /// Makes the file of the next segment, which is to take this many bytes. Nothing of it is
+    /// durable before the next sync.
     fn begin(&self, state: &mut State, bytes: u64) -> Result<Segment, HintError> {
         // Asked first, so that on a full disk not every hint makes and removes a file.
-        let room = self.fs().available_space(&self.shared.directory).unwrap_or(u64::MAX);
+        let room = self.fs().available_space(&self.shared.options.directory).unwrap_or(u64::MAX);
         if room < bytes {
             return Err(self.failed("write to", std::io::ErrorKind::StorageFull.into()));
         }
@@ -264,7 +259,7 @@ impl Extent {
         self.hints += 1;
     }
 
-    /// Where the hints end.
+    /// End of the hints.
     pub(super) fn hints_end(&self) -> u64 {
         self.end - if self.is_sealed { SEAL_BYTES } else { 0 }
     }
@@ -298,5 +293,216 @@ impl State {
 pub(super) fn remove(fs: &dyn FileSystem, path: &Path) {
     if let Err(error) = fs.remove_file(path) {
         warn!("cannot remove {}: {error}", path.display());
+    }
+}
+
+/// Called once, when a hint is durable or never will be.
+pub type DurableCallback = Box<dyn FnOnce(Result<(), HintError>) + Send>;
+
+/// A waiter for the durability of a hint.
+pub(super) struct Waiter {
+    /// End of the hint.
+    pub(super) place: Place,
+    pub(super) callback: DurableCallback,
+}
+
+impl fmt::Debug for Waiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiter").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+/// Outcome of a sync of one file.
+enum FileSync {
+    Durable,
+    /// The file could not be opened.
+    NotTried(FileError),
+    /// Data that were not durable may be lost. A second sync would report a false success.
+    Failed(FileError),
+}
+
+/// Number of a segment, end of its written bytes, and outcome of its sync.
+type Synced = (u64, u64, FileSync);
+
+/// Callbacks with their answers, to be called when no lock is held.
+#[derive(Default)]
+pub(super) struct Answers(Vec<(DurableCallback, Result<(), HintError>)>);
+
+impl Answers {
+    /// Gives all waiters the same answer.
+    pub(super) fn all(
+        waiters: impl Iterator<Item = Waiter>,
+        answer: &Result<(), HintError>,
+    ) -> Self {
+        Self(waiters.map(|waiter| (waiter.callback, answer.clone())).collect())
+    }
+
+    /// Calls them back.
+    pub(super) fn tell(self) {
+        self.0.into_iter().for_each(|(callback, answer)| callback(answer));
+    }
+}
+
+impl TargetLog {
+    /// Makes everything durable that is there now, calls waiters back, and removes delivered files.
+    /// Returns the first failure and does the rest all the same.
+    pub(super) fn sync(&self) -> Result<(), HintError> {
+        let turn = self.upkeep.lock();
+        let owner = self.write_owner();
+        let (unsynced, names_made) = self.unsynced();
+        let (mut result, mut answers) = (Ok(()), Answers::default());
+        if !unsynced.is_empty() {
+            let files: Vec<Synced> = unsynced
+                .into_iter()
+                .map(|(number, end)| (number, end, self.sync_file(number)))
+                .collect();
+            let names = self.sync_names(names_made);
+            (result, answers) = self.note_synced(files, names);
+        }
+        self.write_progress();
+        self.remove_gone();
+        drop(turn);
+        answers.tell();
+        result.and(owner)
+    }
+
+    /// Calls back when everything before this place is durable.
+    pub(super) fn on_durable(&self, place: Place, callback: DurableCallback) {
+        let mut state = self.lock();
+        let Some(answer) = state.durability(place) else {
+            state.waiters.push(Waiter { place, callback });
+            return;
+        };
+        drop(state);
+        callback(answer);
+    }
+
+    /// Segments with bytes that are not durable, each with its written end; and the number of names
+    /// made.
+    fn unsynced(&self) -> (Vec<(u64, u64)>, u64) {
+        let state = self.lock();
+        let is_unsynced =
+            |segment: &&Segment| segment.synced < segment.extent.end && segment.failed.is_none();
+        let unsynced = state.segments.iter().filter(is_unsynced);
+        (
+            unsynced.map(|segment| (segment.extent.number, segment.extent.end)).collect(),
+            state.names_made,
+        )
+    }
+
+    /// Syncs one segment, which an earlier run may have written.
+    fn sync_file(&self, number: u64) -> FileSync {
+        let path = self.path(number);
+        let known = self.lock().segment(number).and_then(|segment| segment.file.clone());
+        let file = match known.map_or_else(|| self.fs().open(&path), Ok) {
+            Ok(file) => file,
+            Err(source) => return FileSync::NotTried(FileError::new("open", &path, source)),
+        };
+        match file.sync() {
+            Ok(()) => FileSync::Durable,
+            Err(source) => FileSync::Failed(FileError::new("sync", &path, source)),
+        }
+    }
+
+    /// Makes the names of this many segments durable, and that of the folder.
+    fn sync_names(&self, made: u64) -> Result<(), FileError> {
+        if self.lock().names_synced >= made {
+            return Ok(());
+        }
+        let names = &self.shared.names;
+        names.sync(self.fs(), &self.folder)?;
+        names.sync(self.fs(), &self.shared.options.directory)?;
+        self.lock().names_synced = made;
+        Ok(())
+    }
+
+    fn note_synced(
+        &self,
+        files: Vec<Synced>,
+        names: Result<(), FileError>,
+    ) -> (Result<(), HintError>, Answers) {
+        let mut state = self.lock();
+        let mut result = names.clone().map_err(HintError::from);
+        let last = state.segments.last().map(|segment| segment.extent.number);
+        for (number, end, synced) in files {
+            if matches!(synced, FileSync::Failed(_)) && last == Some(number) {
+                state.close();
+            }
+            let is_open = state.is_open && last == Some(number);
+            // Delivered and gone meanwhile, for all that anybody knows.
+            let Some(segment) = state.segment_mut(number) else { continue };
+            match synced {
+                FileSync::Durable if names.is_ok() => {
+                    segment.synced = end;
+                    if !is_open && segment.synced >= segment.extent.end {
+                        segment.file = None;
+                    }
+                }
+                FileSync::Durable => {}
+                FileSync::NotTried(source) => result = result.and(Err(HintError::Io(source))),
+                FileSync::Failed(source) => {
+                    let error = HintError::Io(source);
+                    warn!(
+                        "{error}. Hints for {} from there may be lost when the machine fails; \
+                         further ones go to another file",
+                        self.target,
+                    );
+                    segment.failed = Some(error.clone());
+                    segment.file = None;
+                    result = result.and(Err(error));
+                }
+            }
+        }
+        (result, state.take_answered(names.err().map(HintError::Io).as_ref()))
+    }
+
+    /// Writes down how far the log was delivered. A failure only means that some hints are
+    /// delivered once more after a restart.
+    fn write_progress(&self) {
+        let progress = {
+            let mut state = self.lock();
+            if !state.may_forget() {
+                return;
+            }
+            let (segment, offset) = state.delivered;
+            let salt = state.segment(segment).map(|segment| segment.extent.salt.number());
+            let Some(salt) = salt.filter(|_| state.is_progress_new) else { return };
+            state.is_progress_new = false;
+            Progress { segment, salt, offset }
+        };
+        let path = format::progress_path(&self.folder);
+        if let Err(error) = checked_file::store(self.fs(), &path, &progress) {
+            warn!("the progress of hints for {} is not written down: {error}", self.target);
+        }
+    }
+}
+
+impl State {
+    /// Whether everything before this place is durable; `None` if not known yet. Places that are
+    /// gone were delivered.
+    fn durability(&self, (number, offset): Place) -> Option<Result<(), HintError>> {
+        let Some(segment) = self.segment(number) else { return Some(Ok(())) };
+        if segment.synced >= offset {
+            return Some(Ok(()));
+        }
+        segment.failed.clone().map(Err)
+    }
+
+    /// Whether delivered hints may be removed from the disk. A failed sync has already logged that
+    /// hints may be lost.
+    pub(super) fn may_forget(&self) -> bool {
+        self.aside.is_none_or(|place| self.durability(place).is_some())
+    }
+
+    /// Takes out the waiters that have an answer. All get one if names cannot be made durable.
+    fn take_answered(&mut self, no_names: Option<&HintError>) -> Answers {
+        let mut answered = Vec::new();
+        for waiter in std::mem::take(&mut self.waiters) {
+            match self.durability(waiter.place).or_else(|| no_names.cloned().map(Err)) {
+                Some(answer) => answered.push((waiter.callback, answer)),
+                None => self.waiters.push(waiter),
+            }
+        }
+        Answers(answered)
     }
 }

@@ -1,21 +1,17 @@
-//! Which endpoints are near each other.
+//! Proximity of endpoints.
 //!
-//! A [`Snitch`] is what a keyspace is configured with. What it knows may change while the server
-//! runs, so whoever compares more than two endpoints takes a [`Topology`], which does not.
+//! A keyspace is configured with a [`Snitch`]. Its data may change while the server runs, so code
+//! that compares more than two endpoints takes a [`Topology`], which does not change.
 
-mod data_centers;
-mod rack_file;
-mod racks;
+mod locations;
 
-pub use data_centers::DataCenterMap;
-pub use rack_file::{Location, RackFile};
-pub use racks::Racks;
+pub use locations::{DataCenterMap, Location, RackFile, Racks};
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// How racks and data centres are told apart.
+/// Source of racks and data centres.
 #[derive(Debug, Clone, Default)]
 pub enum Snitch {
     /// `EndPointSnitch`: the second octet of the address is the data centre, the third the rack.
@@ -29,7 +25,7 @@ pub enum Snitch {
     Datacenter(Arc<DataCenterMap>),
 }
 
-/// What a snitch says at one moment.
+/// The data of a snitch at one moment.
 #[derive(Debug, Clone)]
 pub enum Topology {
     /// The second octet is the data centre, the third the rack.
@@ -41,7 +37,7 @@ pub enum Topology {
 }
 
 impl Snitch {
-    /// What it says now.
+    /// The present topology.
     pub fn topology(&self) -> Topology {
         match self {
             Self::EndPoint => Topology::Octets,
@@ -168,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_what_is_near() {
+    fn a_file_decides_which_endpoints_are_near() {
         let racks = Arc::new(Racks::new(None));
         let snitch = Snitch::PropertyFile(Arc::clone(&racks));
         let [local, near, far, other] =

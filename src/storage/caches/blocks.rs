@@ -39,7 +39,7 @@ impl Weighter<(u64, u64), Block> for BlockWeighter {
     }
 }
 
-/// Hashes file numbers and offsets. Both are ours, so that nobody can choose them to collide.
+/// Hashes file numbers and offsets. No client can choose them to collide.
 #[derive(Debug, Clone, Default)]
 struct BlockHasher(u64);
 
@@ -93,18 +93,17 @@ impl BlockCache {
         self.next_file.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Whether an SSTable may hold a block of this size itself. What it holds it gives back by
-    /// [`BlockCache::unpin`].
+    /// Whether an SSTable may hold a block of this size itself, until [`BlockCache::unpin`].
     pub fn pin(&self, bytes: u64) -> bool {
         let before = self.pinned.fetch_add(bytes, Ordering::Relaxed);
-        let fits = before + bytes <= self.capacity_bytes() / PINNED_SHARE;
+        let fits = before + bytes <= self.capacity_bytes / PINNED_SHARE;
         if !fits {
             self.unpin(bytes);
         }
         fits
     }
 
-    /// Gives back what was pinned.
+    /// Gives back pinned bytes.
     pub fn unpin(&self, bytes: u64) {
         self.pinned.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -124,21 +123,11 @@ impl BlockCache {
         self.blocks.retain(|(owner, _), _| *owner != file);
     }
 
-    /// Most bytes that it will hold, unless requests need some of them.
-    pub fn capacity_bytes(&self) -> u64 {
-        self.capacity_bytes
-    }
-
-    /// Bytes of blocks that SSTables hold themselves, besides.
-    pub fn pinned_bytes(&self) -> u64 {
-        self.pinned.load(Ordering::Relaxed)
-    }
-
-    /// Its figures, in bytes.
+    /// Its statistics, in bytes.
     pub fn stats(&self) -> CacheStats {
         let (hits, size) = (self.blocks.hits(), self.blocks.weight());
         CacheStats {
-            capacity: self.capacity_bytes(),
+            capacity: self.capacity_bytes,
             size,
             bytes: size,
             hits,

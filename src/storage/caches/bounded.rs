@@ -3,7 +3,7 @@
 
 use super::CacheStats;
 use super::budget::{ByteBudget, Member};
-use crate::base::lock::{Mutex, MutexGuard, rank};
+use crate::base::lock::{Mutex, rank};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{Equivalent, UnitWeighter};
 use std::collections::hash_map::RandomState;
@@ -13,48 +13,48 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// What an entry costs besides key and value, about: its place in the cache, and bookkeeping.
+/// Approximate memory of an entry besides key and value.
 const ENTRY_OVERHEAD: u64 = 128;
 
 /// Attempts to come down to a size in bytes by giving up entries, which are of different sizes.
 const SHRINK_ROUNDS: usize = 4;
 
-/// A cache whose number of entries does not tell much yet is divided into shards as if for so many.
+/// Entries for which a cache is divided into shards if its capacity will change.
 const EXPECTED_ENTRIES: u64 = 4096;
 
-/// A cache of values by key. Keys come from clients: the hash is seeded, so that nobody can choose
-/// them to collide.
+/// A cache of values by key. Keys come from clients: the hash is seeded, so that no client can
+/// choose them to collide.
 #[derive(Debug)]
-pub(super) struct BoundedCache<K, V>(Arc<Inner<K, V>>);
+pub(in crate::storage) struct BoundedCache<K, V>(Arc<Inner<K, V>>);
 
 #[derive(Debug)]
 struct Inner<K, V> {
     entries: Cache<K, Arc<Charged<V>>, UnitWeighter, RandomState>,
     bounds: Mutex<rank::State, Bounds>,
     meter: Arc<Meter>,
-    /// Misses of reads that have begun anew, and miss again.
+    /// Misses of reads that were repeated, and miss again.
     repeated: AtomicU64,
 }
 
-/// How many entries there may be.
+/// Bounds of the number of entries.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
-    /// As the operator has it.
+    /// The bound of the operator.
     capacity: u64,
     /// Fewer, when the bytes do not suffice for them.
     in_force: u64,
 }
 
-/// What the entries take.
+/// Memory of the entries.
 #[derive(Debug)]
 struct Meter {
     bytes: AtomicU64,
     budget: Arc<ByteBudget>,
 }
 
-/// A value with what it takes of the budget, which is given back when the last user lets go of it.
+/// A value with its share of the budget, which is given back when its last user drops it.
 #[derive(Debug)]
-pub(super) struct Charged<V> {
+pub(in crate::storage) struct Charged<V> {
     value: V,
     bytes: u64,
     meter: Arc<Meter>,
@@ -80,9 +80,9 @@ where
     K: Eq + Hash + Clone + Send + Sync + Debug + 'static,
     V: Send + Sync + Debug + 'static,
 {
-    /// A cache for at most so many entries. `is_final` says that the number will not change by
-    /// itself, as that of a cache for a share of all keys does.
-    pub(super) fn new(capacity: u64, is_final: bool, budget: &Arc<ByteBudget>) -> Self {
+    /// A cache for at most this many entries. `is_final` is false for a share of all keys, which
+    /// will change.
+    pub(in crate::storage) fn new(capacity: u64, is_final: bool, budget: &Arc<ByteBudget>) -> Self {
         let expected = if is_final { capacity } else { capacity.max(EXPECTED_ENTRIES) };
         let entries = Cache::with(
             usize::try_from(expected.max(1)).unwrap_or(usize::MAX),
@@ -99,7 +99,7 @@ where
         Self(inner)
     }
 
-    pub(super) fn get<Q>(&self, key: &Q) -> Option<Arc<Charged<V>>>
+    pub(in crate::storage) fn get<Q>(&self, key: &Q) -> Option<Arc<Charged<V>>>
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
@@ -108,41 +108,41 @@ where
 
     /// Keeps a value of this many bytes, key included; others may have to leave. The caller calls
     /// [`BoundedCache::enforce`] as soon as it holds no lock.
-    pub(super) fn insert(&self, key: K, value: V, bytes: u64) {
+    pub(in crate::storage) fn insert(&self, key: K, value: V, bytes: u64) {
         let (bytes, meter) = (bytes + ENTRY_OVERHEAD, Arc::clone(&self.0.meter));
         meter.bytes.fetch_add(bytes, Ordering::Relaxed);
         meter.budget.take(bytes);
         self.0.entries.insert(key, Arc::new(Charged { value, bytes, meter }));
     }
 
-    /// Sees to the bound in bytes.
-    pub(super) fn enforce(&self) {
+    /// Enforces the bound in bytes.
+    pub(in crate::storage) fn enforce(&self) {
         self.0.meter.budget.enforce();
     }
 
-    pub(super) fn remove<Q>(&self, key: &Q)
+    pub(in crate::storage) fn remove<Q>(&self, key: &Q)
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
         drop(self.0.entries.remove(key));
     }
 
-    pub(super) fn retain(&self, keeps: impl Fn(&K, &V) -> bool) {
+    pub(in crate::storage) fn retain(&self, keeps: impl Fn(&K, &V) -> bool) {
         self.0.entries.retain(|key, value| keeps(key, value));
     }
 
-    pub(super) fn clear(&self) {
+    pub(in crate::storage) fn clear(&self) {
         self.0.entries.clear();
     }
 
     /// All keys, in no order.
-    pub(super) fn keys(&self) -> impl Iterator<Item = K> {
+    pub(in crate::storage) fn keys(&self) -> impl Iterator<Item = K> {
         self.0.entries.iter().map(|(key, _)| key)
     }
 
-    /// Changes how many entries there may be.
-    pub(super) fn set_capacity(&self, capacity: u64) {
-        let mut bounds = self.0.bounds();
+    /// Changes the bound of the number of entries.
+    pub(in crate::storage) fn set_capacity(&self, capacity: u64) {
+        let mut bounds = self.0.bounds.lock();
         if bounds.capacity == capacity {
             return;
         }
@@ -154,28 +154,22 @@ where
         }
     }
 
-    /// A read that missed may not wait for the disk, and begins anew where it may: what it asks
-    /// then is still the same request.
-    pub(super) fn note_repeated(&self) {
+    /// Notes a miss of a read that must not wait for the disk: it is repeated where it may, as the
+    /// same request.
+    pub(in crate::storage) fn note_repeated(&self) {
         self.0.repeated.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn stats(&self) -> CacheStats {
+    pub(in crate::storage) fn stats(&self) -> CacheStats {
         let repeated = self.0.repeated.load(Ordering::Relaxed);
         let hits = self.0.entries.hits();
         CacheStats {
-            capacity: self.0.bounds().capacity,
+            capacity: self.0.bounds.lock().capacity,
             size: self.0.entries.len() as u64,
             bytes: self.0.meter.bytes.load(Ordering::Relaxed),
             hits,
             requests: (hits + self.0.entries.misses()).saturating_sub(repeated).max(hits),
         }
-    }
-}
-
-impl<K, V> Inner<K, V> {
-    fn bounds(&self) -> MutexGuard<'_, Bounds> {
-        self.bounds.lock()
     }
 }
 
@@ -189,7 +183,7 @@ where
     }
 
     fn shrink_to(&self, bytes: u64) {
-        let mut bounds = self.bounds();
+        let mut bounds = self.bounds.lock();
         for _ in 0..SHRINK_ROUNDS {
             let (entries, taken) = (self.entries.len() as u64, self.bytes());
             if taken <= bytes || entries == 0 {
@@ -203,7 +197,7 @@ where
     }
 
     fn relax(&self) -> bool {
-        let mut bounds = self.bounds();
+        let mut bounds = self.bounds.lock();
         if bounds.in_force < bounds.capacity {
             let grown = bounds.in_force + bounds.in_force / 8 + 1;
             bounds.in_force = grown.min(bounds.capacity);

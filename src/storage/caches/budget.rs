@@ -5,11 +5,11 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// When the budget is used up, so much of it, as a divisor, is freed at once: the work of finding
-/// out who has most is shared by many insertions.
+/// Part of the budget, as a divisor, that is freed at once when it is used up: many insertions
+/// share the work of finding the largest caches.
 const FREED_SHARE: u64 = 16;
 
-/// Below this use, as a divisor of what stays free, caches that had to shrink may grow again.
+/// Free part of the budget, as a divisor, from which on caches that had to shrink may grow again.
 const SLACK_SHARE: u64 = 8;
 
 /// A cache that lives on a budget.
@@ -17,15 +17,16 @@ pub(super) trait Member: Send + Sync + Debug {
     /// Bytes that it takes.
     fn bytes(&self) -> u64;
 
-    /// Gives entries up until it takes no more than about this, and keeps to that size.
+    /// Drops entries until it takes no more than about this, and keeps to that size.
     fn shrink_to(&self, bytes: u64);
 
-    /// Lets it grow a little beyond the size it had to shrink to. Whether it is still held back.
+    /// Lets it grow a little beyond the size it had to shrink to. Returns whether it is still held
+    /// back.
     fn relax(&self) -> bool;
 }
 
-/// A number of bytes that several caches share. A cache may use all of it as long as the others
-/// leave it; when there is too little for all, those that have most give up some.
+/// A number of bytes that several caches share. A cache may use all that the others leave; when
+/// there is too little for all, the largest caches shrink.
 #[derive(Debug)]
 pub struct ByteBudget {
     limit: u64,
@@ -36,7 +37,7 @@ pub struct ByteBudget {
 }
 
 impl ByteBudget {
-    /// A budget of so many bytes.
+    /// A budget of this many bytes.
     pub fn new(limit: u64) -> Self {
         Self {
             limit,
@@ -51,12 +52,12 @@ impl ByteBudget {
         self.limit
     }
 
-    /// Bytes that they take, what readers still hold of given-up entries included.
+    /// Bytes that they take, dropped entries with readers included.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Whether anything more would push out something else.
+    /// Whether a further entry would push out another.
     pub fn is_used_up(&self) -> bool {
         self.used() > self.limit - self.limit / FREED_SHARE
     }
@@ -75,7 +76,7 @@ impl ByteBudget {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Sees to the bound after something was added. The caller holds no lock of a cache.
+    /// Enforces the bound after an insertion. The caller holds no lock of a cache.
     pub(super) fn enforce(&self) {
         let used = self.used();
         if used > self.limit {
@@ -87,7 +88,7 @@ impl ByteBudget {
         }
     }
 
-    /// The members, unless another thread is already seeing to the bound.
+    /// The members, unless another thread is already enforcing the bound.
     fn members(&self) -> Option<(impl Sized, Vec<Arc<dyn Member>>)> {
         let guard = self.members.try_lock()?;
         let members = guard.iter().filter_map(Weak::upgrade).collect();

@@ -1,22 +1,21 @@
-//! The key cache: where the rows of a column family are, by SSTable and row key.
+//! The key cache: places of the rows of a column family, by SSTable and row key.
 //!
-//! It stands behind the index blocks that SSTables pin. Finding a row in a pinned block costs about
-//! as much as finding it here (a read of five columns takes 1.26 µs of a processor by the one and
-//! 1.29 µs by the other), so nothing is gained by asking here first, and remembering it twice costs
+//! It is asked after the index blocks that SSTables pin. Finding a row in a pinned block costs
+//! about as much as finding it here (a read of five columns takes 1.26 µs of a processor by the one
+//! and 1.29 µs by the other), so nothing is gained by asking here first, and keeping it twice costs
 //! memory. Where there is no room for a file's index, each row that is read often would hold a
 //! block of more than a hundred rows' entries in the block cache (1.50 µs), or have it read and
 //! unpacked again and again (5.5 µs instead of 2.9 µs, and a seek on a disk that has them). Here it
 //! costs its own entry, a few hundred bytes. `cargo bench --bench caches` has these figures.
 //!
-//! Rows whose cells stand in the row index itself are not remembered here: the block that has the
+//! Rows whose cells are in the row index itself are not kept here: the block that has the
 //! entry has all of the row, and is cached like any other.
 //!
-//! Entries are what was read from blocks whose checksums held, and SSTables never change, so that
-//! nothing here can become wrong. That a row is *not* in a file is not remembered: the filters
-//! answer that.
+//! Entries come from blocks with sound checksums, and SSTables never change, so that none can
+//! become wrong. That a row is *not* in a file is left to the filters.
 
+use super::ByteBudget;
 use super::bounded::BoundedCache;
-use super::{ByteBudget, CacheStats};
 use crate::model::key::RowKey;
 use crate::storage::sstable::block::Block;
 use quick_cache::Equivalent;
@@ -25,11 +24,14 @@ use std::sync::Arc;
 
 /// The key cache of one column family.
 #[derive(Debug)]
-pub struct KeyCache(BoundedCache<Place, Block>);
+pub struct KeyCache {
+    /// Index entries by place.
+    pub(in crate::storage) entries: BoundedCache<Place, Block>,
+}
 
 /// An SSTable, by its number in the block cache, and a row key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+pub(in crate::storage) struct Place {
     table: u64,
     key: RowKey,
 }
@@ -60,53 +62,37 @@ impl Equivalent<Place> for Sought<'_> {
 }
 
 impl KeyCache {
-    /// A cache of at most so many entries. `is_final` says that the number will not change by
-    /// itself.
+    /// A cache of at most this many entries. `is_final` is false if that will change by itself.
     pub fn new(capacity: u64, is_final: bool, budget: &Arc<ByteBudget>) -> Self {
-        Self(BoundedCache::new(capacity, is_final, budget))
+        Self { entries: BoundedCache::new(capacity, is_final, budget) }
     }
 
-    /// What an SSTable says of a row, as a block that holds nothing else.
+    /// The index entry of a row in an SSTable, as a block of its own.
     pub fn get(&self, table: u64, key: &RowKey) -> Option<Block> {
-        let found = self.0.get(&Sought { table, key: key.as_bytes() })?;
+        let found = self.entries.get(&Sought { table, key: key.as_bytes() })?;
         Some(Block::clone(&found))
     }
 
-    /// Keeps what an SSTable says of a row.
+    /// Keeps the index entry of a row in an SSTable.
     pub fn insert(&self, table: u64, key: &RowKey, entry: Block) {
         let bytes = (entry.bytes().len() + key.as_bytes().len()) as u64;
-        self.0.insert(Place { table, key: key.clone() }, entry, bytes);
-        self.0.enforce();
+        self.entries.insert(Place { table, key: key.clone() }, entry, bytes);
+        self.entries.enforce();
     }
 
-    /// Who asked last, in vain, will ask the same again where it may wait for the disk.
-    pub fn note_repeated(&self) {
-        self.0.note_repeated();
-    }
-
-    /// Forgets what is said of SSTables that are gone.
+    /// Drops the entries of SSTables that are gone.
     pub fn forget_tables(&self, tables: &[u64]) {
-        self.0.retain(|place, _| !tables.contains(&place.table));
+        self.entries.retain(|place, _| !tables.contains(&place.table));
     }
 
-    /// The row keys of which it knows where they are in these SSTables.
+    /// The row keys with an entry for one of these SSTables.
     pub fn keys_of(&self, tables: &[u64]) -> Vec<RowKey> {
-        let known = self.0.keys().filter(|place| tables.contains(&place.table));
+        let known = self.entries.keys().filter(|place| tables.contains(&place.table));
         known.map(|place| place.key).collect()
     }
 
     /// The row keys that it holds, in no order, each once for each SSTable that has it.
     pub fn keys(&self) -> impl Iterator<Item = RowKey> {
-        self.0.keys().map(|place| place.key)
-    }
-
-    /// Changes how many entries there may be.
-    pub fn set_capacity(&self, capacity: u64) {
-        self.0.set_capacity(capacity);
-    }
-
-    /// Its figures.
-    pub fn stats(&self) -> CacheStats {
-        self.0.stats()
+        self.entries.keys().map(|place| place.key)
     }
 }

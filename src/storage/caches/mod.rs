@@ -1,4 +1,4 @@
-//! What is kept in memory of that which is on disk.
+//! Caches of data on disk.
 //!
 //! ```text
 //!   blocks    decompressed blocks of SSTables, for all column families, bounded in bytes
@@ -35,35 +35,25 @@ pub use rows::RowCache;
 pub use saved::CacheKind;
 
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 
-/// The caches that a column family has at a moment; `None` for one that is switched off.
-#[derive(Debug, Clone, Default)]
-pub struct FamilyCaches {
-    /// Where its rows are.
-    pub keys: Option<Arc<KeyCache>>,
-    /// Its rows.
-    pub rows: Option<Arc<RowCache>>,
-}
-
-/// The figures of one cache.
+/// Statistics of one cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CacheStats {
-    /// How much it may hold: entries, of the block cache bytes.
+    /// Capacity, in entries; that of the block cache in bytes.
     pub capacity: u64,
-    /// How much it holds, in the same unit.
+    /// Content, in the same unit.
     pub size: u64,
-    /// Bytes of memory that it takes.
+    /// Memory, in bytes.
     pub bytes: u64,
-    /// How often what was wanted was there, since the start.
+    /// Hits since the start.
     pub hits: u64,
-    /// How often something was wanted, since the start.
+    /// Requests since the start.
     pub requests: u64,
 }
 
 impl CacheStats {
-    /// The share of requests that hit since an earlier look at the same cache; not a number if
-    /// there was none, as 0.6 shows it. A cache that was begun anew meanwhile counts from there.
+    /// The hit rate since earlier statistics of the same cache; not a number without requests, as
+    /// in 0.6. A cache that was replaced meanwhile counts from its start.
     pub fn hit_rate_since(&self, earlier: &Self) -> f64 {
         let begun_anew = self.requests < earlier.requests || self.hits < earlier.hits;
         let earlier = if begun_anew { Self::default() } else { *earlier };
@@ -71,7 +61,7 @@ impl CacheStats {
     }
 }
 
-/// The figures of a column family's caches; `None` for one that is switched off.
+/// Statistics of a column family's caches; `None` for one that is switched off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FamilyCacheStats {
     /// Of the key cache.

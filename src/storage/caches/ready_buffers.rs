@@ -1,10 +1,10 @@
-//! Memory for blocks, touched before reads need it.
+//! Memory for blocks that is touched before reads need it.
 //!
 //! The first touch of fresh memory is slow: with huge pages the kernel clears 2 MB at once, which
 //! takes milliseconds on a virtual machine. A background thread does that ahead of the reads that
 //! fill the block cache.
 
-use crate::base::lock::{Condvar, Mutex, MutexGuard, rank};
+use crate::base::lock::{Condvar, Mutex, rank};
 use std::sync::Arc;
 
 /// Bytes of a buffer. With the counters of the `Arc` it is 20 KiB, a size class of the allocator:
@@ -40,7 +40,7 @@ impl ReadyBuffers {
         if !(LEAST_BYTES..=BUFFER_BYTES).contains(&bytes) {
             return None;
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let buffer = state.buffers.pop();
         if state.is_resting && state.buffers.len() < READY / 2 {
             state.is_resting = false;
@@ -52,7 +52,7 @@ impl ReadyBuffers {
     /// Keeps buffers ready until [`ReadyBuffers::close`]: the body of a background thread.
     pub fn fill(&self) {
         loop {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state.is_resting = state.buffers.len() >= READY;
             while state.is_resting && !state.is_closed {
                 self.changed.wait(&mut state);
@@ -63,7 +63,7 @@ impl ReadyBuffers {
             drop(state);
             // Written here, and not only reserved.
             let buffer: Arc<[u8]> = std::iter::repeat_n(0, BUFFER_BYTES).collect();
-            let mut state = self.state();
+            let mut state = self.state.lock();
             if !state.is_closed {
                 state.buffers.push(buffer);
             }
@@ -72,14 +72,10 @@ impl ReadyBuffers {
 
     /// Ends [`ReadyBuffers::fill`] and frees what is ready.
     pub fn close(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.is_closed = true;
         state.buffers = Vec::new();
         self.changed.notify_all();
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
     }
 }
 

@@ -37,8 +37,8 @@
 //!
 //! What comes from other nodes is in no memtable. A view of a new epoch is published that has it,
 //! then the cache is emptied. In between a reader may still be shown a row as it was before; once
-//! that is done, and who brought it is told so, no reader is: what lacks it was put in before the
-//! new epoch. The same holds for rows that are dropped, since other nodes own them.
+//! that is done and acknowledged, no reader is: entries that lack it were put in before the new
+//! epoch. The same holds for rows that are dropped, since other nodes own them.
 //!
 //! The cache of a family that is switched on is a new and empty one, in a view of a new epoch. It
 //! is the view that says whether there is one, so that a flush and its readers agree on that.
@@ -64,13 +64,13 @@ const MAX_ROW_SHARE: u64 = 8;
 /// Memory that a cell takes besides its encoded form.
 const CELL_BYTES: u64 = size_of::<Cell>() as u64;
 
-/// What is known of a row.
+/// A cached row.
 #[derive(Debug, Clone)]
 pub enum CachedRow {
-    /// All that SSTables have of it, deletions and what they delete included.
+    /// All cells of the SSTables, deletions and deleted ones included.
     Whole(MemtableRow),
-    /// That it is too large, or damaged somewhere, or was merged from a newer view: reads of a part
-    /// of it go to the SSTables.
+    /// A row that is too large, or damaged somewhere, or was merged from a newer view: reads of it
+    /// go to the SSTables.
     Refused,
 }
 
@@ -79,7 +79,7 @@ pub enum CachedRow {
 pub struct LoadedRow {
     row: CachedRow,
     bytes: u64,
-    /// That of the view from which it was merged.
+    /// Epoch of the view from which it was merged.
     epoch: u64,
     /// Whether a compaction that drops deletions may make it wrong.
     has_deletions: bool,
@@ -88,9 +88,10 @@ pub struct LoadedRow {
 /// The row cache of one column family.
 #[derive(Debug)]
 pub struct RowCache {
-    rows: BoundedCache<DecoratedKey, LoadedRow>,
+    /// Rows by key.
+    pub(in crate::storage) entries: BoundedCache<DecoratedKey, LoadedRow>,
     max_row_bytes: u64,
-    /// How often an entry was found that is no row.
+    /// Hits of entries that are no row.
     refused: AtomicU64,
 }
 
@@ -108,18 +109,18 @@ impl LoadedRow {
 }
 
 impl RowCache {
-    /// A cache of at most so many rows. `is_final` says that the number will not change by itself.
+    /// A cache of at most this many rows. `is_final` is false if that will change by itself.
     pub fn new(capacity: u64, is_final: bool, budget: &Arc<ByteBudget>) -> Self {
         Self {
-            rows: BoundedCache::new(capacity, is_final, budget),
+            entries: BoundedCache::new(capacity, is_final, budget),
             max_row_bytes: MAX_ROW_BYTES.min(budget.limit() / MAX_ROW_SHARE),
             refused: AtomicU64::new(0),
         }
     }
 
-    /// What is known of a row to a reader whose view has this epoch.
+    /// The cached row for a reader whose view has this epoch.
     pub fn get(&self, key: &DecoratedKey, epoch: u64) -> Option<CachedRow> {
-        let found = self.rows.get(key)?;
+        let found = self.entries.get(key)?;
         let row = if found.epoch > epoch { CachedRow::Refused } else { found.row.clone() };
         if matches!(row, CachedRow::Refused) {
             self.refused.fetch_add(1, Ordering::Relaxed);
@@ -127,13 +128,8 @@ impl RowCache {
         Some(row)
     }
 
-    /// Who asked last, in vain, will ask the same again where it may wait for the disk.
-    pub fn note_repeated(&self) {
-        self.rows.note_repeated();
-    }
-
-    /// Merges what SSTables of a view of this epoch have of a row, of which one has `cells` cells.
-    /// That is refused as soon as the row is known to be too large.
+    /// Merges a row from the SSTables of a view of this epoch, of which one has `cells` cells.
+    /// Stops as soon as the row is too large.
     pub fn load(
         &self,
         reader: &RowReader<'_, '_>,
@@ -166,49 +162,29 @@ impl RowCache {
         Ok(LoadedRow { row: CachedRow::Whole(row), bytes, epoch, has_deletions })
     }
 
-    /// Keeps a row. The caller holds the lock of the view and has compared epochs, and calls
-    /// [`RowCache::enforce`] when it has let go of it.
+    /// Keeps a row. The caller holds the lock of the view and has compared epochs, and enforces the
+    /// bound of the entries when it has released the lock.
     pub fn insert(&self, key: &DecoratedKey, row: LoadedRow) {
         // The key stands in the entry with its token, which may be the key again.
         let bytes =
             row.bytes + size_of::<DecoratedKey>() as u64 + key.key().as_bytes().len() as u64;
-        self.rows.insert(key.clone(), row, bytes);
-    }
-
-    /// Sees to the bound in bytes.
-    pub fn enforce(&self) {
-        self.rows.enforce();
+        self.entries.insert(key.clone(), row, bytes);
     }
 
     /// Forgets the rows of a memtable that was flushed: step 2 of the above.
     pub fn forget_flushed(&self, memtable: &Memtable) {
-        memtable.for_each_key(|key| self.rows.remove(key));
+        memtable.for_each_key(|key| self.entries.remove(key));
     }
 
     /// Forgets the rows that hold deletions, since a compaction may have dropped some.
     pub fn forget_deletions(&self) {
-        self.rows.retain(|_, row| !row.has_deletions);
+        self.entries.retain(|_, row| !row.has_deletions);
     }
 
-    /// Forgets everything.
-    pub fn clear(&self) {
-        self.rows.clear();
-    }
-
-    /// The keys of its rows, in no order.
-    pub fn keys(&self) -> impl Iterator<Item = DecoratedKey> {
-        self.rows.keys()
-    }
-
-    /// Changes how many rows there may be.
-    pub fn set_capacity(&self, capacity: u64) {
-        self.rows.set_capacity(capacity);
-    }
-
-    /// Its figures. To find that a row is not to be cached is no hit.
+    /// Its statistics. Finding that a row is not to be cached is no hit.
     pub fn stats(&self) -> CacheStats {
         let refused = self.refused.load(Ordering::Relaxed);
-        let stats = self.rows.stats();
+        let stats = self.entries.stats();
         CacheStats { hits: stats.hits.saturating_sub(refused), ..stats }
     }
 }

@@ -13,7 +13,7 @@
 //! data: u32 length, row key            again and again
 //! ```
 //!
-//! A file says only what may be worth reading. What is wrong in it costs no more than warmth.
+//! A file only names rows that may be worth reading. A mistake in it costs no more than warmth.
 
 use crate::base::fs::{File, FileSystem};
 use crate::model::key::RowKey;
@@ -55,21 +55,18 @@ const MAX_KEY_BYTES: usize = 65535;
 /// Most bytes of keys that are taken from a file, whatever it holds.
 const MAX_BYTES: usize = 64 << 20;
 
-/// How much is read and written at once.
+/// Bytes that are read and written at once.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Writes keys to a file, in place of the one that is there. Returns how many there were.
+/// Replaces a file by one with these keys. Returns their number.
 pub fn write(
     fs: &dyn FileSystem,
     path: &Path,
     keys: impl IntoIterator<Item = RowKey>,
 ) -> Result<u64, FileError> {
     let temporary = files::temporary(path);
-    if fs.exists(&temporary) {
-        fs.remove_file(&temporary).context("remove", &temporary)?;
-    }
     let mut count = 0;
-    let mut out = Writer::new(fs.create(&temporary).context("create", &temporary)?);
+    let mut out = Writer::new(files::create_anew(fs, &temporary)?);
     for key in keys {
         out.put(key.as_bytes()).context("write", &temporary)?;
         count += 1;
@@ -79,8 +76,8 @@ pub fn write(
     Ok(count)
 }
 
-/// The keys of a file, of at most so many; none if there is no file. What stands before a damaged
-/// place is handed out with the error.
+/// Reads the keys of a file, at most `most`; none if there is no file. Keys before a damaged place
+/// are returned with the error.
 pub fn read(fs: &dyn FileSystem, path: &Path, most: u64) -> (Vec<RowKey>, Result<(), ReadError>) {
     let mut keys = Vec::new();
     match fs.try_exists(path).context("look for", path) {
@@ -166,10 +163,10 @@ impl Writer {
     }
 }
 
-/// Why a file cannot be read to its end.
+/// Reason why a file cannot be read to its end.
 enum Damage {
     Io(io::Error),
-    /// Where, and what is wrong.
+    /// Place and reason.
     Malformed(u64, &'static str),
 }
 
@@ -203,7 +200,7 @@ fn read_keys(file: &dyn File, most: u64, keys: &mut Vec<RowKey>) -> Result<(), D
 /// The data of a stream, across its blocks.
 struct Blocks<'a> {
     file: BufReader<Sequential<'a>>,
-    /// How much was taken from the file.
+    /// Bytes that were read from the file.
     at: u64,
     /// Bytes of the present block that are still to come.
     left: usize,
@@ -234,7 +231,7 @@ impl<'a> Blocks<'a> {
         Ok(())
     }
 
-    /// Whether there is anything behind what was read.
+    /// Whether more data follow.
     fn has_more(&mut self) -> Result<bool, Damage> {
         while self.left == 0 {
             if self.file.fill_buf()?.is_empty() {

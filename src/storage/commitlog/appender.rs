@@ -1,13 +1,14 @@
-//! The way of a record to the operating system.
+//! Appends records to the active segment.
 //!
-//! An appender takes the queue's lock only to get its place and to copy its record there. Then it
-//! takes the writer's lock. The thread that gets it writes everything queued by then; the others
-//! find their record written when their turn comes. A single writer pays three uncontended locks
-//! for that, many get one `write` for all who waited.
+//! A caller takes the queue's lock to get a place and to copy its record there. Then it takes the
+//! writer's lock. The thread that gets it writes everything queued by then; the others find their
+//! records written when they get the lock. A single writer pays three uncontended locks for that,
+//! many writers share one `write`.
 //!
-//! Locks are taken in the order writer, segment maker, queue, sync state. What is queued needs no
-//! bound of its own: each caller waits for its records, so that it is one batch per thread.
+//! Locks are taken in the order writer, segment maker, queue, sync state. The queue needs no bound:
+//! each caller waits for its records, so there is one batch per thread.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
@@ -16,29 +17,29 @@ use log::info;
 use super::Position;
 use super::error::{LogError, Poison};
 use super::format::{Control, HEADER_BYTES, SEAL_BYTES, TIME_BYTES, encode_record};
-use super::live::{LiveSegments, Obsolete};
+use super::live::LiveSegments;
 use super::segment::{SMALL_SEGMENT_BYTES, Segment, SegmentMaker};
 use super::signal::{SyncCallback, SyncSignal};
 use crate::base::clock::Clock;
-use crate::base::lock::{Mutex, MutexGuard, rank};
+use crate::base::lock::{Mutex, rank};
 use crate::storage::log::{HEAD_BYTES, Head, MAX_BODY_BYTES};
 
 /// Buffers that have grown above this are given back after use.
 const KEPT_BUFFER_BYTES: usize = 1 << 20;
 
-/// How often the log notes the time: so precisely a point in time can be restored.
+/// Interval of notes of the time: the precision of a restore to a point in time.
 const TIME_MARK_MILLIS: i64 = 100;
 
-/// A clock that seems to go back by less was not set back: two threads have looked at it, and got
-/// their turn in another order.
+/// A clock that goes back by less was not set back: two threads have read it and were queued in the
+/// other order.
 const CLOCK_JITTER_MILLIS: i64 = 1000;
 
-/// Bytes that a run can take for certain, however full the disk is: a start has something to note.
+/// Bytes that a run can append however full the disk is: a start has something to note.
 const FIRST_RECORDS_BYTES: u64 = 1024;
 
 /// The write side of the log, shared by all callers and the sync thread.
 #[derive(Debug)]
-pub(super) struct Appender {
+pub(in crate::storage) struct Appender {
     pub(super) maker: SegmentMaker,
     /// Set by the first failed write or sync.
     pub(super) poison: Poison,
@@ -51,7 +52,7 @@ pub(super) struct Appender {
     written: AtomicU64,
 }
 
-/// The active segment, and what shall be written to it next.
+/// The active segment, and the bytes to be written to it next.
 #[derive(Debug)]
 struct Queue {
     segment: Arc<Segment>,
@@ -65,7 +66,7 @@ struct Queue {
     /// Whether the sync thread has been asked for the segment after this one.
     spare_wanted: bool,
     closed: bool,
-    /// The time that the log has noted last.
+    /// The last noted time.
     noted_millis: u64,
     live: LiveSegments,
 }
@@ -92,14 +93,8 @@ struct Chunk {
     fresh: bool,
 }
 
-/// Work of one sync.
-#[derive(Debug)]
-pub(super) struct SyncWork {
-    /// The files to be synced, in this order.
-    pub(super) segments: Vec<Arc<Segment>>,
-    /// Position up to which all is durable afterwards.
-    pub(super) target: Position,
-}
+/// Segments to be synced, and the position up to which all is durable afterwards.
+type SyncWork = (Vec<Arc<Segment>>, Position);
 
 impl Queue {
     fn end(&self) -> u64 {
@@ -115,14 +110,14 @@ impl Queue {
         self.end() + bytes + SEAL_BYTES <= self.segment.capacity
     }
 
-    /// Whether it can besides take a list of the segments that are needed: on a full disk nothing
-    /// can be removed without one.
+    /// Whether it can also take a list of needed segments: on a full disk nothing can be removed
+    /// without one.
     fn fits(&self, bytes: u64) -> bool {
         self.has_room(bytes + Control::needed_bytes(self.live.len()))
     }
 
-    /// Whether removing the active segment would give back more than a small one needs, and only
-    /// that it is the active one keeps it.
+    /// Whether all in the active segment is flushed, and its removal would free more space than a
+    /// small segment needs.
     fn is_worth_leaving(&self) -> bool {
         self.segment.capacity > SMALL_SEGMENT_BYTES && self.live.is_active_clean()
     }
@@ -154,11 +149,10 @@ impl Queue {
         self.push_control(&Control::Time { millis });
     }
 
-    /// Makes this the active segment. Its first records say which segments are needed, and when
-    /// that is.
+    /// Makes this the active segment. Its first records are the needed segments and the time.
     fn activate(&mut self, segment: Arc<Segment>, now_millis: u64) {
         debug_assert!(self.pending.is_empty(), "what belongs to the old segment has been taken");
-        self.live.activate(segment.id, segment.path.clone());
+        self.live.add(segment.id, segment.path.clone(), None);
         self.segment = segment;
         self.start = HEADER_BYTES;
         self.spare_wanted = false;
@@ -182,28 +176,22 @@ impl Queue {
     }
 }
 
-/// Bytes that a new segment must hold: its own records, `bytes`, another list of the segments that
-/// are needed, and the seal.
+/// Bytes that a new segment must hold: its first records, `bytes`, another list of needed segments,
+/// and the seal.
 fn fresh_bytes(live: &LiveSegments, bytes: u64) -> u64 {
     let list_bytes = Control::needed_bytes(live.len() + 1);
     HEADER_BYTES + list_bytes + TIME_BYTES + bytes + list_bytes + SEAL_BYTES
 }
 
 impl Appender {
-    /// Starts a run: creates its first segment and makes it durable together with the list of
-    /// the segments that are needed.
+    /// Starts a run: creates its first segment, durably, with the list of needed segments.
     pub(super) fn start(
         maker: SegmentMaker,
         live: LiveSegments,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, LogError> {
-        let segment = match maker.take(fresh_bytes(&live, 0)) {
-            Err(LogError::NoSpace { .. }) => {
-                maker.take_small(fresh_bytes(&live, FIRST_RECORDS_BYTES))
-            }
-            taken => taken,
-        };
-        let segment = Arc::new(segment?);
+        let small = fresh_bytes(&live, FIRST_RECORDS_BYTES);
+        let segment = Arc::new(maker.take(fresh_bytes(&live, 0), Some(small))?);
         let mut queue = Queue {
             segment: Arc::clone(&segment),
             start: HEADER_BYTES,
@@ -232,7 +220,7 @@ impl Appender {
             writer: Mutex::new(writer),
             written: AtomicU64::new(0),
         };
-        appender.flush(&mut appender.writer())?;
+        appender.flush(&mut appender.writer.lock())?;
         segment.file.sync().map_err(|source| LogError::failed("sync", &segment.path, source))?;
         appender.signal.completed(appender.written_position());
         Ok(appender)
@@ -247,7 +235,7 @@ impl Appender {
     ) -> Result<Option<Position>, LogError> {
         let mut last = None;
         for (body, families) in records {
-            // What has begun is led to its end, though it may have to wait for a segment.
+            // A batch that has begun is completed, though it may have to wait for a segment.
             last = Some(self.enqueue(body, families, may_block || last.is_some())?);
         }
         let Some((ticket, position)) = last else { return Ok(None) };
@@ -275,7 +263,7 @@ impl Appender {
             self.poison.check()?;
             let now = self.clock.coarse_millis();
             {
-                let mut queue = self.queue();
+                let mut queue = self.queue.lock();
                 if queue.closed {
                     return Err(LogError::Closed);
                 }
@@ -307,35 +295,16 @@ impl Appender {
         Ok((ticket, position))
     }
 
-    /// Notes that the family's data up to this position are flushed.
-    pub(super) fn clean(&self, family: u32, up_to: Position) {
-        self.queue().live.clean(family, up_to);
-    }
-
-    /// Notes that what was in the segments of earlier runs is flushed.
-    pub(super) fn release_replayed(&self) {
-        self.queue().live.release_replayed();
-    }
-
-    /// Notes that the archive has a segment.
-    pub(super) fn note_archived(&self, id: u64) {
-        self.queue().live.note_archived(id);
-    }
-
     /// Removes the segments that are not needed any more. Waits for a sync if there are any: the
     /// fact that a segment is not needed has to be durable first, so that replay does not miss it.
-    pub(super) fn discard_obsolete(&self) -> Result<(), LogError> {
-        self.discard().map(|_| ())
-    }
-
-    /// Whether [`Self::discard_obsolete`] has found any.
-    fn discard(&self) -> Result<bool, LogError> {
+    /// Returns whether there were any.
+    pub(in crate::storage) fn discard_obsolete(&self) -> Result<bool, LogError> {
         let obsolete = self.retire()?;
         if obsolete.is_empty() {
             return Ok(false);
         }
         self.wait(self.written_position(), true)?;
-        for Obsolete { path, .. } in obsolete {
+        for path in obsolete {
             info!("Discarding obsolete commit log:CommitLogSegment({})", path.display());
             self.maker.remove(&path);
         }
@@ -345,37 +314,37 @@ impl Appender {
     /// Makes room on a full disk: removes segments that are not needed, and the active one if all
     /// in it is flushed. Returns whether there were any.
     fn make_room(&self) -> Result<bool, LogError> {
-        match self.discard().and_then(|found| Ok(found || self.leave_active()? && self.discard()?))
-        {
+        let leave = |found| Ok(found || self.leave_active()? && self.discard_obsolete()?);
+        match self.discard_obsolete().and_then(leave) {
             Err(LogError::NoSpace { .. }) => Ok(false),
             discarded => discarded,
         }
     }
 
-    /// Goes on in a small segment if only being the active one keeps the present one. Whether it
-    /// did.
+    /// Goes on in a small segment if the present one is needed only as the active one. Returns
+    /// whether it did.
     fn leave_active(&self) -> Result<bool, LogError> {
         let active = {
-            let queue = self.queue();
+            let queue = self.queue.lock();
             queue.is_worth_leaving().then_some(queue.segment.id)
         };
         let Some(active) = active else { return Ok(false) };
         self.rotate(0, |queue| queue.segment.id != active, true)?;
-        if self.queue().live.archives() {
-            // A segment is offered to the archive when it is synced, and no writer that is refused
-            // asks for that. It goes when the archive has it.
+        if self.with_live(|live| live.archives) {
+            // A segment is offered to the archive when it is synced, and a refused writer does not
+            // ask for a sync. It is removed when the archive has it.
             self.wait(self.written_position(), true)?;
         }
         Ok(true)
     }
 
-    /// Takes segments that are not needed any more out of the list, and writes the new list. The
-    /// files may be removed once that is durable.
-    fn retire(&self) -> Result<Vec<Obsolete>, LogError> {
+    /// Takes obsolete segments out of the list of needed ones, and writes the new list. Returns
+    /// their paths; the files may be removed once the list is durable.
+    fn retire(&self) -> Result<Vec<PathBuf>, LogError> {
         let (ticket, obsolete) = loop {
             self.poison.check()?;
             let list_bytes = {
-                let mut queue = self.queue();
+                let mut queue = self.queue.lock();
                 if queue.closed {
                     return Err(LogError::Closed);
                 }
@@ -401,7 +370,7 @@ impl Appender {
     /// Calls back when everything up to `position` is durable or never will be; urgently or as the
     /// policy says.
     pub(super) fn wait_for(&self, position: Position, urgent: bool, callback: SyncCallback) {
-        // A waiter for what no sync can reach would make the sync thread try for ever.
+        // A waiter for a position that no sync can reach would keep the sync thread busy forever.
         let position = position.min(self.position());
         self.signal.on_synced(position, urgent, callback);
     }
@@ -418,31 +387,32 @@ impl Appender {
         told.recv().unwrap_or(Err(LogError::Closed))
     }
 
-    /// Looks at the segments that exist.
-    pub(super) fn with_live<T>(&self, look: impl FnOnce(&LiveSegments) -> T) -> T {
-        look(&self.queue().live)
+    /// Reads or changes what is known of the segments that exist.
+    pub(in crate::storage) fn with_live<T>(&self, f: impl FnOnce(&mut LiveSegments) -> T) -> T {
+        f(&mut self.queue.lock().live)
     }
 
     /// End of the last record that has been queued.
     pub(super) fn position(&self) -> Position {
-        self.queue().position()
+        self.queue.lock().position()
     }
 
     /// End of the last record that the operating system has.
     pub(super) fn written_position(&self) -> Position {
-        self.writer().written
+        self.writer.lock().written
     }
 
     /// Refuses every later append.
     pub(super) fn close(&self) {
-        self.queue().closed = true;
+        self.queue.lock().closed = true;
     }
 
-    /// Writes what is queued and says what a sync has to do; nothing if no caller's record was
-    /// written since the last one, unless forced.
+    /// Writes what is queued. Returns the segments to be synced in this order, the active one last,
+    /// and the position up to which all is durable afterwards; nothing if no caller's record was
+    /// written since the last sync, unless forced.
     pub(super) fn begin_sync(&self, force: bool) -> Result<Option<SyncWork>, LogError> {
         self.poison.check()?;
-        let mut writer = self.writer();
+        let mut writer = self.writer.lock();
         self.flush(&mut writer)?;
         if !writer.fresh && !force {
             return Ok(None);
@@ -451,16 +421,16 @@ impl Appender {
         let active = writer.unsynced.len().saturating_sub(1);
         let mut segments: Vec<_> = writer.unsynced.drain(..active).collect();
         segments.extend(writer.unsynced.first().cloned());
-        Ok(Some(SyncWork { segments, target: writer.written }))
+        Ok(Some((segments, writer.written)))
     }
 
-    /// Leaves a mark for replay: everything before this was durable. Left out at the very end of
-    /// a segment, where there is no room; the next sync will leave its mark in the next segment.
+    /// Notes for replay that everything before this was durable. At the very end of a segment
+    /// there is no room for it; then the next sync notes it in the next segment.
     pub(super) fn mark_synced(&self, synced: Position) -> Result<(), LogError> {
-        let mut writer = self.writer();
+        let mut writer = self.writer.lock();
         self.poison.check()?;
         {
-            let mut queue = self.queue();
+            let mut queue = self.queue.lock();
             let Position { segment, offset } = synced;
             // The mark holds one number more than the seal.
             if queue.fits(SEAL_BYTES + 8) {
@@ -472,38 +442,33 @@ impl Appender {
 
     /// Seals the active segment for good; everything before was synced.
     pub(super) fn seal(&self) -> Result<Arc<Segment>, LogError> {
-        let mut writer = self.writer();
-        self.queue().push_control(&Control::Sealed { next: None });
+        let mut writer = self.writer.lock();
+        self.queue.lock().push_control(&Control::Sealed { next: None });
         self.flush(&mut writer)?;
-        Ok(Arc::clone(&self.queue().segment))
+        Ok(Arc::clone(&self.queue.lock().segment))
     }
 
-    /// Gives back the unused space of the sealed segment. The seal is durable by now: a segment
-    /// that is shorter than it was made and has none is damaged.
+    /// Frees the unused space of the sealed segment. The seal is durable by now: a segment that is
+    /// shorter than it was made and has no seal is damaged.
     pub(super) fn cut(&self, sealed: &Segment) -> Result<(), LogError> {
         let end = self.written_position().offset;
         let failed = |source| LogError::failed("cut", &sealed.path, source);
         sealed.file.set_size(end).map_err(|source| self.fail(failed(source)))
     }
 
-    /// Failure that has stopped the log.
-    pub(super) fn failure(&self) -> Option<LogError> {
-        self.poison.check().err()
-    }
-
-    /// Stops the log for good; returns what stopped it first.
+    /// Stops the log for good. Returns the error that stopped it first.
     pub(super) fn fail(&self, error: LogError) -> LogError {
         let first = self.poison.set(error);
         self.signal.fail(&first);
         first
     }
 
-    /// Makes sure that the record of this ticket is written, together with all that wait.
+    /// Writes everything queued, unless the record of this ticket is written already.
     fn write_out(&self, ticket: u64) -> Result<(), LogError> {
         if self.written.load(Ordering::Acquire) >= ticket {
             return Ok(());
         }
-        let mut writer = self.writer();
+        let mut writer = self.writer.lock();
         if self.written.load(Ordering::Acquire) >= ticket {
             return Ok(());
         }
@@ -513,7 +478,7 @@ impl Appender {
 
     fn flush(&self, writer: &mut Writer) -> Result<(), LogError> {
         let chunk = {
-            let mut queue = self.queue();
+            let mut queue = self.queue.lock();
             if queue.pending.is_empty() {
                 return Ok(());
             }
@@ -539,7 +504,7 @@ impl Appender {
     }
 
     /// Goes on in a new segment with room for `bytes`, unless another thread has done so and
-    /// all `is_done`. If there is no new segment, nothing has changed, and smaller records may
+    /// `is_done` holds. If there is no new segment, nothing has changed, and smaller records may
     /// still fit.
     fn rotate(
         &self,
@@ -547,16 +512,16 @@ impl Appender {
         is_done: impl Fn(&Queue) -> bool,
         may_be_small: bool,
     ) -> Result<(), LogError> {
-        if is_done(&self.queue()) {
+        if is_done(&self.queue.lock()) {
             return Ok(());
         }
         // Made before the lock is taken, since all other writers would have to wait as well. If
-        // there is none, taking it below fails again, and says so.
+        // that fails, `take` below fails again and returns the error.
         let _ = self.maker.prepare();
-        let mut writer = self.writer();
+        let mut writer = self.writer.lock();
         self.poison.check()?;
         let capacity = {
-            let queue = self.queue();
+            let queue = self.queue.lock();
             if queue.closed {
                 return Err(LogError::Closed);
             }
@@ -565,14 +530,10 @@ impl Appender {
             }
             fresh_bytes(&queue.live, bytes)
         };
-        let next = match self.maker.take(capacity) {
-            Err(LogError::NoSpace { .. }) if may_be_small => self.maker.take_small(capacity),
-            taken => taken,
-        };
-        let next = Arc::new(next?);
+        let next = Arc::new(self.maker.take(capacity, may_be_small.then_some(capacity))?);
         let now = self.clock.coarse_millis();
         let chunk = {
-            let mut queue = self.queue();
+            let mut queue = self.queue.lock();
             queue.push_control(&Control::Sealed { next: Some(next.id) });
             let chunk = queue.take(&mut writer.buffer);
             queue.activate(Arc::clone(&next), now);
@@ -580,13 +541,5 @@ impl Appender {
         };
         writer.unsynced.push(next);
         self.write(&mut writer, &chunk)
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock()
-    }
-
-    fn writer(&self) -> MutexGuard<'_, Writer> {
-        self.writer.lock()
     }
 }

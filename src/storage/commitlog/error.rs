@@ -11,8 +11,8 @@ use super::Position;
 use crate::storage::error::FileError;
 use crate::storage::log::Reason;
 
-/// Why the log did not take a record or could not make it durable. Cheap to clone: one failed
-/// sync is told to everybody who waited for it.
+/// Why the log did not take a record or could not make it durable. Cheap to clone: all waiters get
+/// the error of one failed sync.
 #[derive(Debug, Clone, Error)]
 pub enum LogError {
     /// The disk is full. Nothing was written; a later append succeeds once there is space.
@@ -22,7 +22,7 @@ pub enum LogError {
         dir: PathBuf,
         /// Size of the segment that was to be created.
         bytes: u64,
-        /// What the operating system said.
+        /// Error of the operating system.
         source: Arc<io::Error>,
     },
 
@@ -117,7 +117,7 @@ pub enum ReplayError<E> {
     Apply {
         /// The record.
         position: Position,
-        /// What the caller said.
+        /// Error of the caller.
         source: E,
     },
 }
@@ -127,11 +127,11 @@ pub enum ReplayError<E> {
 pub struct Damage {
     /// The segment.
     pub file: PathBuf,
-    /// Where in it the unreadable part begins.
+    /// Start of the unreadable part.
     pub offset: u64,
     /// Length of the unreadable part; 0 if the file is missing.
     pub bytes: u64,
-    /// What is wrong there.
+    /// The fault.
     pub reason: Reason,
 }
 

@@ -1,11 +1,14 @@
-//! The names of commit log files. Nothing else builds or reads one.
+//! Files of a commit log: their names, which nothing else builds or reads, and what is in a
+//! directory.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::format::{HEADER_BYTES, HEADER_NUMBERS, Header};
 use crate::base::fs::FileSystem;
+use crate::storage::error::{FileContext, FileError};
 use crate::storage::files::{TEMPORARY_SUFFIX, temporary};
-use crate::storage::log::parse_number;
+use crate::storage::log::{Reason, SegmentReader, parse_number};
 
 const PREFIX: &str = "CommitLog-";
 
@@ -15,12 +18,12 @@ const SUFFIX: &str = ".alog";
 /// Suffix of segments of 0.6.
 const ORIGINAL_SUFFIX: &str = ".log";
 
-/// Path of the segment of this id.
-pub(super) fn segment_path(dir: &Path, id: u64) -> PathBuf {
+/// Returns the path of the segment of this id.
+pub fn segment_path(dir: &Path, id: u64) -> PathBuf {
     dir.join(format!("{PREFIX}{id}{SUFFIX}"))
 }
 
-/// Path of that segment while it is made.
+/// Returns the path of that segment while it is made.
 pub(super) fn unfinished_path(dir: &Path, id: u64) -> PathBuf {
     temporary(&segment_path(dir, id))
 }
@@ -30,30 +33,83 @@ pub(super) fn is_unfinished(name: &str) -> bool {
     name.strip_suffix(TEMPORARY_SUFFIX).and_then(segment_id).is_some()
 }
 
-/// The id that a file name stands for; none for every name that [`segment_path`] would not give.
+/// Returns the id in a file name; none for names that [`segment_path`] would not give.
 pub(super) fn segment_id(name: &str) -> Option<u64> {
     parse_number(name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?)
 }
 
-/// Whether a commit log directory holds segments: writes that may be in no SSTable yet. There are
-/// none after an orderly end.
-pub fn holds_segments(fs: &dyn FileSystem, directory: &Path) -> bool {
-    let entries = fs.list(directory).unwrap_or_default();
-    entries.iter().any(|entry| segment_id(&entry.name).is_some())
+/// Names of the files in a directory; none if it does not exist.
+fn file_names(fs: &dyn FileSystem, dir: &Path) -> io::Result<Vec<String>> {
+    if !fs.try_exists(dir)? {
+        return Ok(Vec::new());
+    }
+    let files = fs.list(dir)?.into_iter().filter(|entry| !entry.is_dir);
+    Ok(files.map(|entry| entry.name).collect())
 }
 
-/// The first segment of Apache Cassandra in a directory, which may not exist: writes that this log
-/// does not know.
-pub fn segment_of_the_original(
-    fs: &dyn FileSystem,
-    directory: &Path,
-) -> io::Result<Option<PathBuf>> {
-    if !fs.try_exists(directory)? {
-        return Ok(None);
-    }
-    let names = fs.list(directory)?.into_iter().map(|entry| entry.name);
+/// Ids of the segments in a directory, ascending; none if it does not exist.
+pub fn segment_ids(fs: &dyn FileSystem, dir: &Path) -> io::Result<Vec<u64>> {
+    let names = file_names(fs, dir)?;
+    let mut ids: Vec<u64> = names.iter().filter_map(|name| segment_id(name)).collect();
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// Paths of the segments in a directory, and of those that were never finished.
+pub fn segment_files(fs: &dyn FileSystem, dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let names = file_names(fs, dir)?.into_iter();
+    let ours = names.filter(|name| segment_id(name).is_some() || is_unfinished(name));
+    Ok(ours.map(|name| dir.join(name)).collect())
+}
+
+/// Whether a commit log directory holds segments: writes that may be in no SSTable yet. There are
+/// none after an orderly stop.
+pub fn holds_segments(fs: &dyn FileSystem, dir: &Path) -> bool {
+    segment_ids(fs, dir).is_ok_and(|ids| !ids.is_empty())
+}
+
+/// Finds the first segment of Apache Cassandra in a directory, which may not exist: writes that
+/// this log does not know.
+pub fn segment_of_the_original(fs: &dyn FileSystem, dir: &Path) -> io::Result<Option<PathBuf>> {
+    let names = file_names(fs, dir)?.into_iter();
     let first = names.filter(|name| is_of_the_original(name)).min();
-    Ok(first.map(|name| directory.join(name)))
+    Ok(first.map(|name| dir.join(name)))
+}
+
+/// Finds the first segment in a directory that says that it belongs to another log than this one.
+pub fn segment_of_another_log(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    identity: u64,
+) -> io::Result<Option<PathBuf>> {
+    for id in segment_ids(fs, dir)? {
+        let path = segment_path(dir, id);
+        let mut reader = SegmentReader::new(fs.open(&path)?)?;
+        let header = Header::decode(reader.header(HEADER_NUMBERS)?);
+        if header.is_ok_and(|header| header.log().is_some_and(|log| log != identity)) {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a segment holds records besides those that the log writes about itself. A damaged one
+/// counts as one that does.
+pub fn holds_records(fs: &dyn FileSystem, dir: &Path, id: u64) -> Result<bool, FileError> {
+    let path = segment_path(dir, id);
+    let read = || {
+        let mut reader = SegmentReader::new(fs.open(&path)?)?;
+        let Ok(header) = Header::decode(reader.header(HEADER_NUMBERS)?) else { return Ok(true) };
+        let mut at = HEADER_BYTES;
+        loop {
+            match reader.read(at, header.salt())? {
+                Ok(record) if record.is_control => at = record.end,
+                Ok(_) => return Ok(true),
+                Err(reason) => return Ok(!matches!(reason, Reason::Zeroes | Reason::CutShort)),
+            }
+        }
+    };
+    read().context("read", &path)
 }
 
 fn is_of_the_original(name: &str) -> bool {

@@ -18,7 +18,7 @@ const MAX_BODY: usize = 4 << 10;
 /// Unit in which a crash may lose what was written, in bytes.
 const SECTOR_BYTES: usize = 512;
 
-/// Where the checksum stands in the head of a record.
+/// Offset of the checksum in the head of a record.
 const CHECKSUM_AT: usize = 8;
 
 /// Whether one flipped bit is all that keeps a record from being read at `offset`.

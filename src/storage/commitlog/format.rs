@@ -28,14 +28,13 @@ use crate::storage::log::{self, HEAD_BYTES, Head, Salt};
 /// Numbers in the segment header.
 pub(super) const HEADER_NUMBERS: usize = 5;
 
-/// Bytes of the segment header.
 pub(super) const HEADER_BYTES: u64 = log::header_bytes(HEADER_NUMBERS);
 
-/// Bytes of the record that seals a segment; each segment keeps so much free for it.
+/// Bytes of the record that seals a segment. Each segment keeps them free.
 pub(super) const SEAL_BYTES: u64 = HEAD_BYTES + 9;
 
-/// Bytes of the record that tells the time.
-pub(super) const TIME_BYTES: u64 = HEAD_BYTES + 9;
+/// Bytes of the record that notes the time.
+pub(in crate::storage) const TIME_BYTES: u64 = HEAD_BYTES + 9;
 
 const MAGIC: [u8; 8] = *b"AlexCLog";
 const VERSION: u32 = 2;
@@ -51,20 +50,19 @@ const KIND_TIME: u8 = 4;
 
 /// The header of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Header {
-    /// Id of the segment.
-    pub(super) id: u64,
+pub(in crate::storage) struct Header {
+    pub(in crate::storage) id: u64,
     /// Id of the first segment of the same run.
-    pub(super) run: u64,
-    /// The random number behind its [`Salt`].
+    pub(in crate::storage) run: u64,
+    /// The random number from which its [`Salt`] is made.
     pub(super) random: u64,
     /// Whether that number is the identity of the log.
     pub(super) is_named: bool,
     /// Bytes that were preallocated.
     pub(super) capacity: u64,
-    /// Id of the last segment that is known of the runs before, 0 for none: who reads the log of
-    /// several runs can tell that nothing is missing between two of them.
-    pub(super) previous: u64,
+    /// Id of the last segment that is known of the runs before, 0 for none: a reader of several
+    /// runs can tell that nothing is missing between two of them.
+    pub(in crate::storage) previous: u64,
 }
 
 /// Why a header cannot be used.
@@ -77,24 +75,22 @@ pub(super) enum BadHeader {
 }
 
 impl Header {
-    /// The identity of the log to which the segment belongs, if it says so.
+    /// Returns the identity of the log to which the segment belongs, if it is noted.
     pub(super) fn log(&self) -> Option<u64> {
         self.is_named.then_some(self.random)
     }
 
-    /// Ties its records to the segment.
+    /// Returns what ties its records to the segment.
     pub(super) fn salt(&self) -> Salt {
         Salt::new(self.random, self.id)
     }
 
-    /// The bytes of the header.
     pub(super) fn encode(&self) -> Vec<u8> {
         let version = if self.is_named { VERSION } else { NAMELESS_VERSION };
         let numbers = [self.id, self.run, self.random, self.capacity, self.previous];
         log::encode_header(MAGIC, version, &numbers)
     }
 
-    /// Reads what [`Header::encode`] has written.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, BadHeader> {
         let header = log::decode_header::<HEADER_NUMBERS>(MAGIC, bytes);
         let (version, [id, run, random, capacity, previous]) = header.ok_or(BadHeader::Invalid)?;
@@ -118,28 +114,17 @@ pub(super) fn encode_record(into: &mut Vec<u8>, salt: Salt, offset: u64, head: H
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Control {
     /// Everything of this run before that place is durable.
-    Synced {
-        /// Id of the segment.
-        segment: u64,
-        /// Offset in the segment.
-        offset: u64,
-    },
+    Synced { segment: u64, offset: u64 },
     /// The segments still needed, as of now.
     Needed(Vec<u64>),
-    /// What follows was written at this time or later.
-    Time {
-        /// Milliseconds since the Unix epoch.
-        millis: u64,
-    },
+    /// Later records were written at this time or later, in milliseconds since the Unix epoch.
+    Time { millis: u64 },
     /// The end of the segment. The next one is durable already; none if the log was closed.
-    Sealed {
-        /// Id of the next segment.
-        next: Option<u64>,
-    },
+    Sealed { next: Option<u64> },
 }
 
 impl Control {
-    /// The body of the control record.
+    /// Returns the body of the control record.
     pub(super) fn encode(&self) -> Vec<u8> {
         let (kind, numbers) = match self {
             Self::Synced { segment, offset } => (KIND_SYNCED, &[*segment, *offset][..]),
@@ -155,14 +140,10 @@ impl Control {
         body
     }
 
-    /// Reads what [`Control::encode`] has written.
     pub(super) fn decode(body: &[u8]) -> Option<Self> {
         let (kind, rest) = body.split_first()?;
-        let numbers = rest.chunks_exact(8);
-        if !numbers.remainder().is_empty() {
-            return None;
-        }
-        let numbers: Vec<u64> = numbers.filter_map(take_u64).collect();
+        let (numbers, []) = rest.as_chunks() else { return None };
+        let numbers: Vec<u64> = numbers.iter().map(|it| u64::from_le_bytes(*it)).collect();
         match (*kind, numbers.as_slice()) {
             (KIND_SYNCED, &[segment, offset]) => Some(Self::Synced { segment, offset }),
             (KIND_NEEDED, _) => Some(Self::Needed(numbers)),
@@ -172,14 +153,10 @@ impl Control {
         }
     }
 
-    /// Bytes of a record that lists this many segments.
+    /// Returns the size of a record that lists this many segments.
     pub(super) fn needed_bytes(segments: usize) -> u64 {
         HEAD_BYTES + 1 + 8 * segments as u64
     }
-}
-
-fn take_u64(bytes: &[u8]) -> Option<u64> {
-    bytes.first_chunk().map(|chunk| u64::from_le_bytes(*chunk))
 }
 
 #[cfg(test)]

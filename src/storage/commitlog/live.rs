@@ -14,32 +14,23 @@ pub struct OldestDirty {
     pub families: Vec<u32>,
 }
 
-/// A segment that is no longer needed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Obsolete {
-    /// Its id.
-    pub(super) id: u64,
-    /// Its path.
-    pub(super) path: PathBuf,
-}
-
 /// The segments that exist, in the order of their ids; the last is the active one. Those that were
 /// found at the start stay until the caller has flushed what was in them. Where there is an
 /// archive, a segment stays until the archive has it.
 #[derive(Debug, Default)]
-pub(super) struct LiveSegments {
+pub(in crate::storage) struct LiveSegments {
     segments: VecDeque<Live>,
-    /// The caller has flushed what was in the segments of earlier runs.
-    replayed_is_flushed: bool,
-    /// Whether segments have to be archived before they go.
-    archives: bool,
+    /// Whether the caller has flushed what was in the segments of earlier runs.
+    pub(super) replayed_is_flushed: bool,
+    /// Whether segments have to be archived before they are removed.
+    pub(super) archives: bool,
 }
 
 #[derive(Debug)]
 struct Live {
     id: u64,
     path: PathBuf,
-    /// How far it is written.
+    /// End of what is written.
     end: u64,
     /// Families with unflushed data, sorted, each with where its last record ends. A handful in
     /// practice: searching them costs less than hashing. Unknown for earlier runs.
@@ -55,24 +46,11 @@ impl LiveSegments {
         Self { archives, ..Self::default() }
     }
 
-    /// Whether segments have to be archived before they go.
-    pub(super) fn archives(&self) -> bool {
-        self.archives
-    }
-
-    /// Adds a segment of an earlier run.
-    pub(super) fn add_replayed(&mut self, id: u64, path: PathBuf, end: u64) {
-        self.add(id, path, end, true);
-    }
-
-    /// Adds a segment, which is the active one from now on.
-    pub(super) fn activate(&mut self, id: u64, path: PathBuf) {
-        self.add(id, path, 0, false);
-    }
-
-    fn add(&mut self, id: u64, path: PathBuf, end: u64, is_replayed: bool) {
-        let (dirty, archived) = (Vec::new(), false);
-        self.segments.push_back(Live { id, path, end, dirty, is_replayed, archived });
+    /// Adds the segment after all others: one that takes records now, or a replayed one of this
+    /// many bytes.
+    pub(super) fn add(&mut self, id: u64, path: PathBuf, replayed: Option<u64>) {
+        let (dirty, end, is_replayed) = (Vec::new(), replayed.unwrap_or(0), replayed.is_some());
+        self.segments.push_back(Live { id, path, end, dirty, is_replayed, archived: false });
     }
 
     /// Notes that the active segment is written up to `end`, last by a record of these families.
@@ -95,7 +73,6 @@ impl LiveSegments {
         }
     }
 
-    /// Number of segments.
     pub(super) fn len(&self) -> usize {
         self.segments.len()
     }
@@ -106,7 +83,7 @@ impl LiveSegments {
     }
 
     /// Notes that the archive has a segment.
-    pub(super) fn note_archived(&mut self, id: u64) {
+    pub(in crate::storage) fn note_archived(&mut self, id: u64) {
         if let Some(live) = self.segments.iter_mut().find(|live| live.id == id) {
             live.archived = true;
         }
@@ -116,11 +93,6 @@ impl LiveSegments {
     pub(super) fn unarchived(&self) -> Vec<(u64, PathBuf)> {
         let unarchived = self.segments.iter().filter(|live| !live.is_replayed && !live.archived);
         unarchived.map(|live| (live.id, live.path.clone())).collect()
-    }
-
-    /// Notes that what was in the segments of earlier runs is flushed.
-    pub(super) fn release_replayed(&mut self) {
-        self.replayed_is_flushed = true;
     }
 
     /// Number of segments that [`LiveSegments::take_obsolete`] would return.
@@ -134,16 +106,15 @@ impl LiveSegments {
         self.segments.back().is_some_and(|live| !self.is_dirty(live))
     }
 
-    /// Removes and returns the segments that nobody needs: those without unflushed data, except
-    /// the active one.
-    pub(super) fn take_obsolete(&mut self) -> Vec<Obsolete> {
+    /// Removes the segments without unflushed data, except the active one. Returns their paths.
+    pub(super) fn take_obsolete(&mut self) -> Vec<PathBuf> {
         let active = self.segments.pop_back();
         let all = std::mem::take(&mut self.segments);
         let (gone, mut kept): (VecDeque<_>, VecDeque<_>) =
             all.into_iter().partition(|live| self.may_go(live));
         kept.extend(active);
         self.segments = kept;
-        gone.into_iter().map(|Live { id, path, .. }| Obsolete { id, path }).collect()
+        gone.into_iter().map(|live| live.path).collect()
     }
 
     /// The active segment, if it is the only one and holds nothing that is not flushed.
@@ -152,8 +123,8 @@ impl LiveSegments {
         (self.len() == 1 && self.may_go(last)).then(|| last.path.clone())
     }
 
-    /// Bytes that have been written into the segments that are needed. No flush frees those that
-    /// only wait for the archive.
+    /// Bytes in the segments that are needed. Those that only wait for the archive do not count,
+    /// since no flush frees them.
     pub(super) fn total_bytes(&self) -> u64 {
         let active = self.segments.back().map(|live| live.id);
         let is_needed = |live: &&Live| self.is_dirty(live) || Some(live.id) == active;
@@ -187,10 +158,10 @@ mod tests {
     #[test]
     fn a_segment_is_obsolete_when_its_last_family_is_flushed_and_never_while_active() {
         let mut live = LiveSegments::default();
-        live.activate(1, "1".into());
+        live.add(1, "1".into(), None);
         live.mark(&[7, 3], 100);
         live.mark(&[3], 200);
-        live.activate(2, "2".into());
+        live.add(2, "2".into(), None);
         live.mark(&[9], 50);
         assert_eq!(live.oldest_dirty().unwrap().families, vec![3, 7]);
         live.clean(7, at(1, 99));
@@ -203,45 +174,45 @@ mod tests {
         live.clean(9, at(2, 50));
         assert_eq!(live.oldest_dirty(), None);
         assert_eq!(live.total_bytes(), 50);
-        assert_eq!(live.take_obsolete(), vec![Obsolete { id: 1, path: "1".into() }]);
+        assert_eq!(live.take_obsolete(), [PathBuf::from("1")]);
         assert_eq!(live.ids(), vec![2]);
     }
 
     #[test]
     fn a_clean_segment_between_dirty_ones_is_obsolete() {
         let mut live = LiveSegments::default();
-        live.add_replayed(5, "5".into(), 10);
+        live.add(5, "5".into(), Some(10));
         for id in 11..14 {
-            live.activate(id, id.to_string().into());
+            live.add(id, id.to_string().into(), None);
             live.mark(&[id as u32], 100);
         }
         live.clean(12, at(12, 100));
         assert_eq!(live.take_obsolete().len(), 1);
         assert_eq!(live.ids(), vec![5, 11, 13]);
         assert_eq!(live.count_obsolete(), 0);
-        live.release_replayed();
+        live.replayed_is_flushed = true;
         assert_eq!(live.count_obsolete(), 1);
-        assert_eq!(live.take_obsolete(), vec![Obsolete { id: 5, path: "5".into() }]);
+        assert_eq!(live.take_obsolete(), [PathBuf::from("5")]);
         assert_eq!(live.total_bytes(), 200);
     }
 
     #[test]
     fn with_an_archive_a_segment_stays_until_it_is_there() {
         let mut live = LiveSegments::new(true);
-        live.add_replayed(5, "5".into(), 10);
+        live.add(5, "5".into(), Some(10));
         for id in 11..13 {
-            live.activate(id, id.to_string().into());
+            live.add(id, id.to_string().into(), None);
             live.mark(&[1], 100);
         }
-        live.release_replayed();
+        live.replayed_is_flushed = true;
         live.clean(1, at(12, 100));
         assert_eq!(live.count_obsolete(), 0);
         assert_eq!((live.take_obsolete(), live.total_bytes()), (vec![], 100));
         live.note_archived(11);
         assert_eq!(live.count_obsolete(), 1);
-        assert_eq!(live.take_obsolete(), vec![Obsolete { id: 11, path: "11".into() }]);
+        assert_eq!(live.take_obsolete(), [PathBuf::from("11")]);
         live.note_archived(5);
-        assert_eq!(live.take_obsolete(), vec![Obsolete { id: 5, path: "5".into() }]);
+        assert_eq!(live.take_obsolete(), [PathBuf::from("5")]);
         assert_eq!(live.last_unneeded(), None);
         live.note_archived(12);
         assert_eq!(live.last_unneeded(), Some("12".into()));

@@ -10,28 +10,29 @@ use log::{error, info, warn};
 use crate::base::clock::Clock;
 use crate::base::fs::FileSystem;
 use crate::base::lock::{Mutex, rank};
+use crate::storage::archive::Archiver;
 use crate::storage::directory;
 use crate::storage::error::FileContext;
 
 use super::Position;
 use super::appender::Appender;
-use super::archive::{Archive, Archiver, segment_ids};
 use super::error::LogError;
+use super::files::segment_ids;
 use super::live::{LiveSegments, OldestDirty};
 use super::replay::Replayed;
 use super::segment::SegmentMaker;
 use super::signal::SyncCallback;
 use super::syncer::Syncer;
 
-/// When records become durable.
+/// Times at which records become durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncPolicy {
-    /// Every so often, if there is something new. Writers do not wait.
+    /// Once in a period, if there is something new. Writers do not wait.
     Periodic {
         /// `CommitLogSyncPeriodInMS`.
         every: Duration,
     },
-    /// As soon as somebody waits for it, after giving others time to join.
+    /// As soon as a writer waits for it, after a window for others to join.
     Batch {
         /// `CommitLogSyncBatchWindowInMS`; may be zero.
         window: Duration,
@@ -41,19 +42,19 @@ pub enum SyncPolicy {
 /// Settings of a log.
 #[derive(Debug, Clone)]
 pub struct LogOptions {
-    /// `CommitLogDirectory`. The caller sees to it that no other process uses it.
+    /// `CommitLogDirectory`. No other process may use it.
     pub dir: PathBuf,
     /// `CommitLogRotationThresholdInMB`, in bytes: the preallocated size of a segment. A record
     /// that is larger gets a segment of its own size.
     pub segment_bytes: u64,
-    /// When records become durable.
+    /// Times at which records become durable.
     pub sync: SyncPolicy,
     /// Segment ids start above the segments that exist, and not below this: a caller that keeps
     /// positions elsewhere passes the greatest segment it knows plus one, so that positions grow
-    /// even if somebody empties the directory while the clock goes back.
+    /// even if the directory is emptied and the clock set back.
     pub first_segment: u64,
-    /// `CommitLogArchiveDirectory`: where segments are kept that the log has no use for any more.
-    /// The caller sees to it that no other process uses it.
+    /// Folder of the archive for segments that the log has no use for any more. No other process
+    /// may use it.
     pub archive: Option<PathBuf>,
 }
 
@@ -87,29 +88,27 @@ impl CommitLog {
         directory::create(&*fs, &dir).context("create", &dir)?;
         // Milliseconds, as the names of 0.6 had them: operators see when a run began.
         let millis = u64::try_from(clock.now_micros() / 1000).unwrap_or(0);
-        let kept_elsewhere =
-            archive.as_deref().map_or(Ok(0), |archive| newest_archived(&*fs, archive))?;
-        // What was written before may be gone from here, and what is known of it elsewhere counts.
+        let in_archive = archive.as_deref().map_or(Ok(0), |folder| newest_segment(&*fs, folder))?;
+        // Older segments may be gone from here; what is known of them elsewhere counts.
         let previous = replayed.newest_id.max(first_segment.saturating_sub(1));
-        let run = (previous.max(kept_elsewhere) + 1).max(millis);
+        let run = (previous.max(in_archive) + 1).max(millis);
         let mut live = LiveSegments::new(archive.is_some());
         for segment in &replayed.segments {
-            live.add_replayed(segment.id, segment.path.clone(), segment.bytes);
+            live.add(segment.id, segment.path.clone(), Some(segment.bytes));
         }
         let identity = replayed.identity.unwrap_or_else(|| rng.u64(..));
         let ids = (previous, run);
         let maker = SegmentMaker::new(Arc::clone(&fs), dir.clone(), ids, segment_bytes, identity);
         for path in &replayed.leftovers {
-            // The newest list leaves them out, and replay has made it durable.
+            // The newest list, which replay has made durable, leaves them out.
             info!("Discarding unused commit log file {}", path.display());
             maker.remove(path);
         }
         let appender = Arc::new(Appender::start(maker, live, Arc::clone(&clock))?);
-        let archiver = archive.map(|dir| {
-            let archive = Archive::new(fs, dir);
-            Arc::new(Archiver::new(archive, Arc::clone(&appender), Arc::clone(&clock)))
+        let archiver = archive.map(|folder| {
+            Arc::new(Archiver::new(fs, folder, Arc::clone(&appender), Arc::clone(&clock)))
         });
-        // Nobody writes to the segments of earlier runs any more, and replay has synced them.
+        // The segments of earlier runs are complete, and replay has synced them.
         for segment in replayed.segments {
             if let Some(archiver) = &archiver {
                 archiver.offer(segment.id, segment.path);
@@ -177,14 +176,14 @@ impl CommitLog {
         self.appender.position()
     }
 
-    /// The number by which the segments of this log are told from those of others.
+    /// Number that all segments of this log carry, and those of no other.
     pub fn identity(&self) -> u64 {
-        self.appender.maker.identity()
+        self.appender.maker.identity
     }
 
     /// Failure that has stopped the log, if any: it takes nothing any more until the next start.
     pub fn failure(&self) -> Option<LogError> {
-        self.appender.failure()
+        self.appender.poison.check().err()
     }
 
     /// Makes the next segment ready if it is not yet.
@@ -197,26 +196,26 @@ impl CommitLog {
 
     /// Bytes written into all segments that are needed, those of earlier runs included.
     pub fn total_bytes(&self) -> u64 {
-        self.appender.with_live(LiveSegments::total_bytes)
+        self.appender.with_live(|live| live.total_bytes())
     }
 
     /// Column families that keep the oldest segment. Flushing them frees it.
     pub fn oldest_dirty(&self) -> Option<OldestDirty> {
-        self.appender.with_live(LiveSegments::oldest_dirty)
+        self.appender.with_live(|live| live.oldest_dirty())
     }
 
     /// Notes that all data of the family up to `up_to` are flushed, and removes the segments that
-    /// nobody needs any more. Waits for a sync if there are any: the fact that a segment is
+    /// are not needed any more. Waits for a sync if there are any: the fact that a segment is
     /// not needed has to be durable first, so that replay does not miss it.
     pub fn discard_completed(&self, family: u32, up_to: Position) -> Result<(), LogError> {
-        self.appender.clean(family, up_to);
-        self.appender.discard_obsolete()
+        self.appender.with_live(|live| live.clean(family, up_to));
+        self.appender.discard_obsolete().map(drop)
     }
 
     /// Removes the segments of earlier runs: everything that was replayed is flushed now.
     pub fn delete_replayed(&self) -> Result<(), LogError> {
-        self.appender.release_replayed();
-        self.appender.discard_obsolete()
+        self.appender.with_live(|live| live.replayed_is_flushed = true);
+        self.appender.discard_obsolete().map(drop)
     }
 
     /// Makes everything durable, seals the log and ends the sync thread. Later appends get
@@ -235,25 +234,25 @@ impl CommitLog {
         }
         // Later no list can be written any more.
         match self.appender.discard_obsolete() {
-            Ok(()) | Err(LogError::Closed | LogError::Failed { .. }) => {}
+            Ok(_) | Err(LogError::Closed | LogError::Failed { .. }) => {}
             Err(error) => warn!("commit log segments stay longer than needed: {error}"),
         }
         self.appender.close();
         self.appender.signal.close();
         let closed = sync.join().unwrap_or(Err(LogError::Closed));
         if let (Ok(()), Some(archiver)) = (&closed, &self.archiver) {
-            for (id, path) in self.appender.with_live(LiveSegments::unarchived) {
+            for (id, path) in self.appender.with_live(|live| live.unarchived()) {
                 archiver.put_last(id, &path);
             }
         }
         closed
     }
 
-    /// Closes the log, and removes what is left of it if nobody needs that: then the next start has
-    /// nothing to replay, whatever the configuration is by then. `may_clear` is asked just before.
+    /// Closes the log, and removes its last segment if that is not needed: then the next start has
+    /// nothing to replay, whatever the configuration is by then. `may_clear` is called just before.
     pub fn close_and_clear(&self, may_clear: impl FnOnce() -> bool) -> Result<(), LogError> {
         self.close()?;
-        if let Some(path) = self.appender.with_live(LiveSegments::last_unneeded)
+        if let Some(path) = self.appender.with_live(|live| live.last_unneeded())
             && may_clear()
         {
             self.appender.maker.remove_last(&path).context("remove", &path)?;
@@ -262,9 +261,8 @@ impl CommitLog {
     }
 }
 
-fn newest_archived(fs: &dyn FileSystem, archive: &Path) -> Result<u64, LogError> {
-    directory::create(fs, archive).context("create", archive)?;
-    let ids = segment_ids(fs, archive).context("read", archive)?;
+fn newest_segment(fs: &dyn FileSystem, folder: &Path) -> Result<u64, LogError> {
+    let ids = segment_ids(fs, folder).context("read", folder)?;
     Ok(ids.last().copied().unwrap_or(0))
 }
 

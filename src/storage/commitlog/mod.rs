@@ -25,8 +25,8 @@
 //! are needed. What does not fit there goes to a new segment, a small one if the disk has no room
 //! for another. When there is none for a record the log removes what it can, and even leaves an
 //! active segment in which all is flushed. A start needs no more than a small segment; for one
-//! without even that, [`replay()`] is told up to where everything is flushed, and no longer misses
-//! the segments before it: they can be removed without a list.
+//! without even that, the caller passes to [`replay()`] up to where everything is flushed, and the
+//! segments before are not missed: they can be removed without a list.
 //!
 //! # What replay can know
 //!
@@ -37,14 +37,14 @@
 //! * After each sync a *synced* record says how far this run is durable. It becomes durable
 //!   itself with the next sync, or when the operating system writes it back (after a mere end of
 //!   the process it is there at once). An unreadable part that begins before the greatest such
-//!   position of its run is damage; behind it, it is torn. The last sync before a power loss may
+//!   position of its run is damage; after it, it is torn. The last sync before a power loss may
 //!   thus be unknown: damage to exactly those records would look torn. That is the price of not
 //!   syncing twice.
 //! * A record of moderate length that one flipped bit would make valid is damaged wherever it
 //!   stands: no crash does that (`flipped.rs`).
 //! * The last record of a segment is its *seal*, which names the next segment; a segment that
 //!   must be durable and has no seal was cut.
-//! * The header of a segment says how large the file was made. Only behind a durable seal is it
+//! * The header of a segment says how large the file was made. Only after a durable seal is it
 //!   ever cut, so that one that is shorter and has no seal was truncated by somebody else, as was
 //!   one that is too short for its header; what it held cannot be known, and that is damage.
 //! * The first record of a segment, and one before each removal, lists the segments that are
@@ -66,14 +66,13 @@
 //!
 //! # Archive
 //!
-//! With an archive ([`archive`]) a segment is removed only when the archive has it for good. Two
-//! things in the log are there for those who read it over many runs. *Time* records, ten in a
+//! With an archive ([`super::archive`]) a segment is removed only when the archive has it for good.
+//! Two things in the log are there for those who read it over many runs. *Time* records, ten in a
 //! second if anything is written, tell when what follows was written. The header of a segment says
-//! which segment was the last one of the runs before, so that a run that is missing as a whole
-//! is noticed.
+//! which segment was the last one of the runs before, so that a run that is missing as a whole is
+//! noticed.
 
 mod appender;
-pub mod archive;
 mod error;
 mod files;
 mod flipped;
@@ -86,22 +85,24 @@ mod signal;
 mod survey;
 mod syncer;
 
-/// The file that holds a position.
-pub fn segment_file(dir: &std::path::Path, position: Position) -> std::path::PathBuf {
-    files::segment_path(dir, position.segment)
-}
-
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 
+pub(super) use self::appender::Appender;
 pub use self::error::{Damage, LogError, ReplayError};
-pub use self::files::{holds_segments, segment_of_the_original};
+pub use self::files::{
+    holds_records, holds_segments, segment_files, segment_ids, segment_of_another_log,
+    segment_of_the_original, segment_path,
+};
+pub(super) use self::format::TIME_BYTES;
 pub use self::live::OldestDirty;
 pub use self::log::{CommitLog, LogOptions, SyncPolicy};
+pub(super) use self::replay::deliver;
 pub use self::replay::{Apply, KnownLog, Replayed, ReplayedSegment, replay};
 pub use self::signal::SyncCallback;
+pub(super) use self::survey::{Survey, Surveyed, durable_positions};
 
 /// A place in the log. That of a record is where it ends, so that `position <= synced` says that
 /// the record is durable, and what is appended after [`CommitLog::position`] was asked is greater
@@ -112,11 +113,6 @@ pub struct Position {
     pub segment: u64,
     /// Offset in the segment, in bytes.
     pub offset: u64,
-}
-
-impl Position {
-    /// After everything.
-    pub const MAX: Self = Self { segment: u64::MAX, offset: u64::MAX };
 }
 
 impl fmt::Display for Position {

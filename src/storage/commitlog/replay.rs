@@ -37,7 +37,7 @@ pub struct Replayed {
     pub foreign: Vec<PathBuf>,
     /// Greatest id that a file has.
     pub(super) newest_id: u64,
-    /// The number by which the segments of this log are told from those of others.
+    /// Number that all segments of this log carry, and those of no other.
     pub(super) identity: Option<u64>,
 }
 
@@ -78,7 +78,7 @@ pub struct KnownLog {
     /// One of them is flushed up to here, for which the log was synced first: what cannot be read
     /// before it was not torn by a crash.
     pub synced: Position,
-    /// The number by which its segments are told from those of other logs.
+    /// Number that all of its segments carry, and those of no other log.
     pub identity: Option<u64>,
 }
 
@@ -92,12 +92,12 @@ pub type Apply<'a, E> = dyn FnMut(Position, &[u8]) -> Result<(), E> + 'a;
 /// been synced cannot be read. With `accept_loss` such parts are reported in [`Replayed::lost`]
 /// instead, and everything around them is replayed. A directory that does not exist is empty.
 ///
-/// Segments of another log are refused in any case: the newest list of those that are needed would
+/// Segments of another log are refused in any case: the newest list of needed segments would
 /// declare the others discarded.
 ///
-/// What is replayed is durable before `apply` is called: after a mere end of the process it may be
-/// in the page cache only, and `apply` may make a part of a record durable elsewhere, which after a
-/// power loss would be all that is left of it.
+/// Records are durable before `apply` gets them: after a kill of the process they may be in the
+/// page cache only, and `apply` may make a part of a record durable elsewhere, which after a power
+/// loss would be all that is left of it.
 pub fn replay<E>(
     dir: &Path,
     fs: &dyn FileSystem,
@@ -115,10 +115,7 @@ pub fn replay<E>(
         ids.iter().map(|id| files::segment_path(dir, *id).display().to_string()).collect();
     info!("Replaying {}", names.join(", "));
 
-    let survey = |id: u64| {
-        let found = Survey::of(fs, &files::segment_path(dir, id), id, &mut |_, _| {})?;
-        Ok((id, found))
-    };
+    let survey = |id| Ok((id, Survey::of(fs, &files::segment_path(dir, id), id, &mut |_, _| {})?));
     let surveyed: Vec<_> = ids.into_iter().map(survey).collect::<Result<_, ReplayError<E>>>()?;
     replayed.identity = identity(&surveyed, known.identity)?;
     let verdict = Verdict::of(dir, surveyed, known);
@@ -153,6 +150,7 @@ pub fn replay<E>(
     replayed.lost = verdict.damaged;
     replayed.torn = verdict.torn;
     replayed.leftovers.extend(verdict.leftovers);
+    let kept = |it: Survey| ReplayedSegment { id: it.header.id, path: it.path, bytes: it.end };
     replayed.segments = verdict.replay.into_iter().map(kept).collect();
     Ok(replayed)
 }
@@ -193,7 +191,7 @@ fn identity<E>(
     known: Option<u64>,
 ) -> Result<Option<u64>, ReplayError<E>> {
     let mut identity = known;
-    for survey in surveyed.iter().filter_map(|(_, found)| found.segment()) {
+    for survey in surveyed.iter().filter_map(|(_, found)| found.as_ref().ok()) {
         let Some(log) = survey.header.log() else { continue };
         if *identity.get_or_insert(log) != log {
             return Err(ReplayError::OtherLog { file: survey.path.clone() });
@@ -202,8 +200,8 @@ fn identity<E>(
     Ok(identity)
 }
 
-/// Hands the records of a segment to `apply`, which lies at `path` by now.
-pub(super) fn deliver<E>(
+/// Hands the records of a segment to `apply`. The segment lies at `path` by now.
+pub(in crate::storage) fn deliver<E>(
     segment: &Survey,
     path: &Path,
     fs: &dyn FileSystem,
@@ -227,7 +225,7 @@ pub(super) fn deliver<E>(
                 }
             }
             Err(reason) => {
-                // It was valid a moment ago: the disk does not give the same answer twice.
+                // It was valid in the survey: the disk does not give the same answer twice.
                 let file = path.to_owned();
                 let bytes = segment.end - offset;
                 return Err(ReplayError::Damaged(Damage { file, offset, bytes, reason }));
@@ -235,8 +233,4 @@ pub(super) fn deliver<E>(
         }
     }
     Ok(())
-}
-
-fn kept(segment: Survey) -> ReplayedSegment {
-    ReplayedSegment { id: segment.header.id, path: segment.path, bytes: segment.end }
 }

@@ -1,6 +1,5 @@
 //! Segment files, and the one that is made ahead of need.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +7,7 @@ use std::sync::Arc;
 use log::warn;
 
 use crate::base::fs::{DirEntry, File, FileSystem, is_disk_full};
-use crate::base::lock::{Mutex, MutexGuard, rank};
+use crate::base::lock::{Mutex, rank};
 
 use super::error::LogError;
 use super::files;
@@ -16,30 +15,21 @@ use super::format::{HEADER_BYTES, Header};
 use crate::storage::error::FileError;
 use crate::storage::log::Salt;
 
-/// Size of a segment where the disk has no room for an ordinary one: such a segment only takes the
-/// list without which nothing can be removed. No file takes less of a disk.
+/// Size of a segment where the disk has no room for an ordinary one. It takes the list without
+/// which nothing can be removed. No file takes less of a disk.
 pub(super) const SMALL_SEGMENT_BYTES: u64 = 4096;
 
 /// A segment of this run of the program: an open file whose header is durable.
 #[derive(Debug)]
 pub(super) struct Segment {
-    /// Its number; segments are written in the order of their ids.
+    /// Segments are written in the order of their ids.
     pub(super) id: u64,
-    /// Its path.
     pub(super) path: PathBuf,
-    /// The open file.
     pub(super) file: Arc<dyn File>,
     /// Number that ties its records to it.
     pub(super) salt: Salt,
     /// Bytes that are preallocated.
     pub(super) capacity: u64,
-}
-
-/// Prints as operators know it from the log lines of 0.6.
-impl fmt::Display for Segment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CommitLogSegment({})", self.path.display())
-    }
 }
 
 /// Creates segments. Ids are given without a gap within a run, and a segment is written only
@@ -48,14 +38,14 @@ impl fmt::Display for Segment {
 /// name of a segment and no header was truncated or overwritten.
 ///
 /// One segment is held ready, because creation can take long (a large allocation, two syncs), and
-/// writers shall not wait for it. The lock is held while one is being created: a writer that needs
-/// it then waits for that one instead of making another.
+/// writers should not wait for it. The lock is held while one is created: a writer that needs it
+/// waits for that one instead of making another.
 #[derive(Debug)]
 pub(super) struct SegmentMaker {
     fs: Arc<dyn FileSystem>,
     dir: PathBuf,
     /// Identity of the log, which all of its segments carry.
-    identity: u64,
+    pub(super) identity: u64,
     run: u64,
     previous: u64,
     /// Preallocated size of an ordinary segment.
@@ -82,14 +72,9 @@ impl SegmentMaker {
         Self { fs, dir, identity, run, previous, segment_bytes, next }
     }
 
-    /// Identity of the log.
-    pub(super) fn identity(&self) -> u64 {
-        self.identity
-    }
-
     /// Makes sure that a segment is ready.
     pub(super) fn prepare(&self) -> Result<(), LogError> {
-        let mut next = self.lock();
+        let mut next = self.next.lock();
         if next.ready.is_none() {
             let made = self.make(next.id, self.segment_bytes)?;
             next.ready = Some(self.publish(made)?);
@@ -102,19 +87,20 @@ impl SegmentMaker {
         self.next.try_lock().is_some_and(|next| next.ready.is_some())
     }
 
-    /// The next segment, with room for at least `capacity` bytes. After an error the same id is
+    /// Returns the next segment, with room for at least `capacity` bytes. Where the disk has no
+    /// room for an ordinary segment, it may be one for `small` bytes. After an error the same id is
     /// tried again by the next call.
-    pub(super) fn take(&self, capacity: u64) -> Result<Segment, LogError> {
-        self.take_of(capacity, self.segment_bytes)
-    }
-
-    /// The next segment, where there is no room for an ordinary one.
-    pub(super) fn take_small(&self, capacity: u64) -> Result<Segment, LogError> {
-        self.take_of(capacity, self.segment_bytes.min(SMALL_SEGMENT_BYTES))
+    pub(super) fn take(&self, capacity: u64, small: Option<u64>) -> Result<Segment, LogError> {
+        match (self.take_of(capacity, self.segment_bytes), small) {
+            (Err(LogError::NoSpace { .. }), Some(small)) => {
+                self.take_of(small, self.segment_bytes.min(SMALL_SEGMENT_BYTES))
+            }
+            (taken, _) => taken,
+        }
     }
 
     fn take_of(&self, capacity: u64, least_bytes: u64) -> Result<Segment, LogError> {
-        let mut next = self.lock();
+        let mut next = self.next.lock();
         let segment = match next.ready.take() {
             Some(ready) if ready.capacity >= capacity => ready,
             // The header says how large a segment is: a larger one takes the place and the name.
@@ -132,7 +118,7 @@ impl SegmentMaker {
 
     /// Removes the segment that is ready, if any: the log is being closed.
     pub(super) fn discard_ready(&self) {
-        if let Some(ready) = self.lock().ready.take() {
+        if let Some(ready) = self.next.lock().ready.take() {
             self.remove(&ready.path);
         }
     }
@@ -163,13 +149,13 @@ impl SegmentMaker {
         debug_assert!(capacity >= HEADER_BYTES);
         let path = files::unfinished_path(&self.dir, id);
         let failed = |action, source| self.creation_error(action, &path, capacity, source);
-        // Asked first, because a file system that cannot allocate only pretends to.
+        // A file system that cannot allocate only pretends to.
         let available = self.fs.available_space(&self.dir);
         if available.map_err(|e| failed("measure the space of", e))? < capacity {
             return Err(failed("create", io::ErrorKind::StorageFull.into()));
         }
         if self.fs.exists(&path) {
-            // What an earlier failed creation could not remove.
+            // An earlier failed creation could not remove it.
             self.fs.remove_file(&path).map_err(|e| failed("replace", e))?;
         }
         let file = self.fs.create(&path).map_err(|e| failed("create", e))?;
@@ -187,8 +173,8 @@ impl SegmentMaker {
         Ok(Segment { id, path, file, salt: header.salt(), capacity })
     }
 
-    /// Gives a segment its name for good, and makes that durable. What has the name so far is a
-    /// segment without a record: a smaller one, or one that an earlier failure could not remove.
+    /// Gives a segment its final name, durably. A file that has the name already is a segment
+    /// without a record: a smaller one, or one that an earlier failure could not remove.
     fn publish(&self, made: Segment) -> Result<Segment, LogError> {
         let unfinished = files::unfinished_path(&self.dir, made.id);
         let renamed = self.fs.rename(&unfinished, &made.path);
@@ -215,9 +201,5 @@ impl SegmentMaker {
         } else {
             FileError::new(action, path, source).into()
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Next> {
-        self.next.lock()
     }
 }

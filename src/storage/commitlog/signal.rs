@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::clock::Clock;
-use crate::base::lock::{Condvar, Mutex, MutexGuard, rank};
+use crate::base::lock::{Condvar, Mutex, rank};
 
 use super::error::LogError;
 use super::{Position, SyncPolicy};
@@ -37,10 +37,7 @@ struct State {
 
 impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { synced, waiters, urgent, spare_wanted, closing, ended } = self;
-        let waiters = waiters.len();
-        write!(f, "State {{ {synced}, {waiters} waiting, urgent: {urgent}, ")?;
-        write!(f, "spare: {spare_wanted}, closing: {closing}, ended: {ended:?} }}")
+        write!(f, "State {{ {}, {} waiting, .. }}", self.synced, self.waiters.len())
     }
 }
 
@@ -82,7 +79,7 @@ impl SyncSignal {
 
     /// Calls back when everything before `position` is durable.
     pub(super) fn on_synced(&self, position: Position, urgent: bool, callback: SyncCallback) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let answer = if state.synced >= position {
             Ok(())
         } else if let Some(error) = &state.ended {
@@ -100,26 +97,26 @@ impl SyncSignal {
 
     /// Asks for the next segment to be made.
     pub(super) fn want_spare(&self) {
-        self.lock().spare_wanted = true;
+        self.state.lock().spare_wanted = true;
         self.wake.notify_one();
     }
 
     /// Asks the sync thread to sync and end.
     pub(super) fn close(&self) {
-        self.lock().closing = true;
+        self.state.lock().closing = true;
         self.wake.notify_one();
     }
 
-    /// Says that there will be no further sync. The waiting are told by the sync thread, because
+    /// Says that there will be no further sync. The sync thread calls the waiters back, because
     /// their callbacks must not run under the locks that the caller may hold.
     pub(super) fn fail(&self, error: &LogError) {
-        self.lock().ended.get_or_insert_with(|| error.clone());
+        self.state.lock().ended.get_or_insert_with(|| error.clone());
         self.wake.notify_one();
     }
 
     /// Says that everything before this is durable, and calls back those who waited for it.
     pub(super) fn completed(&self, synced: Position) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.synced = state.synced.max(synced);
         let done: Vec<_> = state.waiters.extract_if(.., |(at, _)| *at <= synced).collect();
         drop(state);
@@ -130,7 +127,7 @@ impl SyncSignal {
 
     /// Ends the service: tells all who still wait.
     pub(super) fn end(&self, error: &LogError) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let error = state.ended.get_or_insert_with(|| error.clone()).clone();
         let waiters = std::mem::take(&mut state.waiters);
         drop(state);
@@ -142,7 +139,7 @@ impl SyncSignal {
     /// Everything before this is durable.
     #[cfg(test)]
     pub(super) fn synced(&self) -> Position {
-        self.lock().synced
+        self.state.lock().synced
     }
 
     /// Sleeps until there is something to do. `last_sync` is when the last period ended, on the
@@ -153,7 +150,7 @@ impl SyncSignal {
         clock: &dyn Clock,
         last_sync: &mut Duration,
     ) -> Task {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if state.ended.is_some() {
                 return Task::End;
@@ -165,7 +162,7 @@ impl SyncSignal {
                 *last_sync = clock.monotonic();
                 return Task::Sync { force: true };
             }
-            // Before any further batch: under load there is always somebody who waits for one.
+            // Before any further batch: under load there is always a waiter for one.
             if std::mem::take(&mut state.spare_wanted) {
                 return Task::Prepare;
             }
@@ -192,9 +189,5 @@ impl SyncSignal {
                 }
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
     }
 }

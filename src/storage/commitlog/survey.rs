@@ -1,4 +1,4 @@
-//! Finding out what is in the segments, before anything is replayed.
+//! Survey of the segments, before anything is replayed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -15,16 +15,13 @@ use super::replay::KnownLog;
 use crate::storage::error::FileContext;
 use crate::storage::log::{Reason, SegmentReader};
 
-/// More segments than a run can have that still lie in one directory: a bound on what a segment
-/// from elsewhere could make us look for.
+/// Bound on the number of segments of one run that a header from elsewhere could make us expect.
 const MAX_SEGMENTS: u64 = 1 << 20;
 
 /// Content of a segment.
 #[derive(Debug)]
-pub(super) struct Survey {
-    /// Its header.
-    pub(super) header: Header,
-    /// Its path.
+pub(in crate::storage) struct Survey {
+    pub(in crate::storage) header: Header,
     pub(super) path: PathBuf,
     /// Size of the file.
     size: u64,
@@ -35,7 +32,7 @@ pub(super) struct Survey {
     /// Content after the last valid record, unless a seal ends the records. Empty if there is none.
     tail: Option<Unreadable>,
     /// The segment that the seal names as the next one.
-    next: Option<u64>,
+    pub(in crate::storage) next: Option<u64>,
     /// The greatest position that is said to have been synced.
     synced: Option<Position>,
     /// The last list of needed segments.
@@ -50,30 +47,15 @@ pub(super) struct Unreadable {
     reason: Reason,
 }
 
-/// A file with the name of a segment.
-#[derive(Debug)]
-pub(super) enum Surveyed {
-    /// A segment.
-    Segment(Box<Survey>),
-    /// A file without a valid header. It had one when it got its name.
-    Headless(Damage),
-}
-
-impl Surveyed {
-    /// The segment, if it has a header.
-    pub(super) fn segment(&self) -> Option<&Survey> {
-        match self {
-            Self::Segment(survey) => Some(survey),
-            Self::Headless(_) => None,
-        }
-    }
-}
+/// A segment; else the damage of a file that has the name of a segment and no valid header. It had
+/// one when it got its name.
+pub(in crate::storage) type Surveyed = Result<Survey, Damage>;
 
 impl Survey {
-    /// Reads the whole segment of this id.
-    /// `on_time` hears of each place at which the time is noted, and of the time, in milliseconds
-    /// since the Unix epoch; and of unreadable places, behind which the time is not known.
-    pub(super) fn of<E>(
+    /// Reads the whole segment of this id. `on_time` gets the offset of each note of the time, in
+    /// milliseconds since the Unix epoch, and of each unreadable place, after which the time is
+    /// unknown.
+    pub(in crate::storage) fn of<E>(
         fs: &dyn FileSystem,
         path: &Path,
         id: u64,
@@ -90,7 +72,7 @@ impl Survey {
                 let (file, bytes) = (path.to_owned(), reader.size());
                 let is_whole = bytes >= HEADER_BYTES;
                 let reason = if is_whole { Reason::Header } else { Reason::Truncated };
-                return Ok(Surveyed::Headless(Damage { file, offset: 0, bytes, reason }));
+                return Ok(Err(Damage { file, offset: 0, bytes, reason }));
             }
         };
         let mut survey = Self {
@@ -105,12 +87,7 @@ impl Survey {
             needed: None,
         };
         survey.walk(&mut reader, on_time).context("read", path)?;
-        Ok(Surveyed::Segment(Box::new(survey)))
-    }
-
-    /// The segment that its seal names.
-    pub(super) fn next(&self) -> Option<u64> {
-        self.next
+        Ok(Ok(survey))
     }
 
     fn walk(
@@ -164,8 +141,8 @@ impl Survey {
         Damage { file: self.path.clone(), offset: from, bytes: to.saturating_sub(from), reason }
     }
 
-    /// Sorts the unreadable parts by whether they lie before what is known to be durable.
-    pub(super) fn judge(
+    /// Sorts the unreadable parts into those that had been durable and those that a crash has torn.
+    pub(in crate::storage) fn judge(
         &self,
         durable: Position,
         damaged: &mut Vec<Damage>,
@@ -180,11 +157,11 @@ impl Survey {
         let Some(tail) = self.tail else { return };
         let Unreadable { from, to, reason } = tail;
         if self.size < self.header.capacity {
-            // No crash does that: nobody knows what stood in the part that is missing.
+            // No crash does that: the content of the missing part is unknown.
             let (to, reason) = (self.header.capacity, Reason::Truncated);
             damaged.push(self.damage(Unreadable { from, to, reason }));
         } else if is_durable(from) {
-            // Something was durable here; how much of it is known only within this segment.
+            // Something was durable here. How much is known only within this segment.
             let known = if durable.segment == self.header.id { durable.offset } else { to };
             let reason = if to == from { Reason::CutShort } else { reason };
             damaged.push(self.damage(Unreadable { from, to: known.max(to), reason }));
@@ -200,7 +177,7 @@ impl Survey {
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     /// Parts that had been durable and cannot be read, in the order of segments. Missing segments
-    /// come last: they may only seem to be, because a list of those that are needed is damaged.
+    /// come last: they may only seem to be missing, because a list of needed segments is damaged.
     pub(super) damaged: Vec<Damage>,
     /// Parts that a crash has left unfinished.
     pub(super) torn: Vec<Damage>,
@@ -217,7 +194,7 @@ impl Verdict {
         let mut verdict = Self::default();
         let expected = expected_segments(&surveyed);
         let mut durable = durable_positions(&surveyed);
-        let mut segments = surveyed.iter().filter_map(|(_, found)| found.segment());
+        let mut segments = surveyed.iter().filter_map(|(_, found)| found.as_ref().ok());
         if let Some(last) = segments.find(|survey| survey.header.id == synced.segment) {
             let run = last.header.run;
             let known = durable.entry(run).or_default();
@@ -234,13 +211,13 @@ impl Verdict {
                 None if id < flushed.segment => continue,
                 None if (Position { segment: id, offset: u64::MAX }) <= flushed => continue,
                 None => Damage { file, offset: 0, bytes: 0, reason: Reason::Missing },
-                Some(Surveyed::Segment(survey)) if !was_discarded => {
+                Some(Ok(survey)) if !was_discarded => {
                     let durable = durable.get(&survey.header.run).copied().unwrap_or_default();
                     survey.judge(durable, &mut verdict.damaged, &mut verdict.torn);
-                    verdict.replay.push(*survey);
+                    verdict.replay.push(survey);
                     continue;
                 }
-                Some(Surveyed::Headless(damage)) if !was_discarded => damage,
+                Some(Err(damage)) if !was_discarded => damage,
                 Some(_) => {
                     verdict.leftovers.push(file);
                     continue;
@@ -253,19 +230,19 @@ impl Verdict {
     }
 }
 
-/// Which segments must be there.
+/// Segments that must be there.
 #[derive(Debug, Default)]
 struct Expected {
     ids: BTreeSet<u64>,
-    /// The segment with the newest list: what is older and not listed has been discarded.
+    /// The segment with the newest list: older segments that are not listed have been discarded.
     listed_by: Option<u64>,
 }
 
 /// The newest list of needed segments is durable before a segment that it leaves out is removed.
-/// So what it names must be there, and within its run everything from then on, up to the last
-/// segment that is there or that a seal names as its successor.
+/// So the listed segments must be there, and within its run all later ones, up to the last segment
+/// that is there or that a seal names as its successor.
 fn expected_segments(surveyed: &[(u64, Surveyed)]) -> Expected {
-    let segments = || surveyed.iter().filter_map(|(_, found)| found.segment());
+    let segments = || surveyed.iter().filter_map(|(_, found)| found.as_ref().ok());
     let mut expected = Expected::default();
     let newest = segments().rev().find_map(|survey| Some((survey, survey.needed.as_ref()?)));
     if let Some((survey, needed)) = newest {
@@ -286,11 +263,13 @@ fn expected_segments(surveyed: &[(u64, Surveyed)]) -> Expected {
     expected
 }
 
-/// Positions up to which the runs are known to have been durable. Marks speak of their own run
-/// only: a part that a crash has torn stays torn, however much is synced by the runs after it.
-pub(super) fn durable_positions(surveyed: &[(u64, Surveyed)]) -> HashMap<u64, Position> {
+/// Positions up to which the runs are known to have been durable. Marks cover their own run only:
+/// a part that a crash has torn stays torn, however much later runs have synced.
+pub(in crate::storage) fn durable_positions(
+    surveyed: &[(u64, Surveyed)],
+) -> HashMap<u64, Position> {
     let mut durable: HashMap<u64, Position> = HashMap::new();
-    for survey in surveyed.iter().filter_map(|(_, found)| found.segment()) {
+    for survey in surveyed.iter().filter_map(|(_, found)| found.as_ref().ok()) {
         let Header { id, run, .. } = survey.header;
         let known = durable.entry(run).or_default();
         *known = (*known).max(survey.synced.unwrap_or_default());

@@ -6,34 +6,32 @@ use std::time::Duration;
 use log::{error, warn};
 
 use crate::base::clock::Clock;
+use crate::storage::archive::Archiver;
 
+use super::SyncPolicy;
 use super::appender::Appender;
-use super::archive::Archiver;
 use super::error::LogError;
 use super::segment::Segment;
 use super::signal::Task;
-use super::{Position, SyncPolicy};
 
-/// A sync that takes longer is worth a line in the log: writers in batch mode have waited for it.
+/// A sync that takes longer is logged: writers in batch mode have waited for it.
 const SLOW_SYNC: Duration = Duration::from_secs(1);
 
 /// The sync thread.
 #[derive(Debug)]
 pub(super) struct Syncer {
-    /// The write side of the log.
     pub(super) appender: Arc<Appender>,
     /// Takes the segments that are complete.
     pub(super) archiver: Option<Arc<Archiver>>,
-    /// When to sync.
     pub(super) policy: SyncPolicy,
     /// For the period, and for noticing slow disks.
     pub(super) clock: Arc<dyn Clock>,
-    /// When the last period ended, on the monotonic clock.
+    /// End of the last period, on the monotonic clock.
     pub(super) last_sync: Duration,
 }
 
-/// Stops the log when the sync thread ends, in whatever way: records taken later would never
-/// become durable, and those who wait would wait for ever.
+/// Stops the log when the sync thread ends, also by a panic: later records would never become
+/// durable, and waiters would wait forever.
 struct StopAtEnd<'a>(&'a Appender);
 
 impl Drop for StopAtEnd<'_> {
@@ -75,14 +73,14 @@ impl Syncer {
     }
 
     fn sync(&self, force: bool) -> Result<(), LogError> {
-        let Some(work) = self.appender.begin_sync(force)? else { return Ok(()) };
-        for segment in &work.segments {
+        let Some((segments, target)) = self.appender.begin_sync(force)? else { return Ok(()) };
+        for segment in &segments {
             self.sync_segment(segment)?;
         }
-        // The mark first, so that it outlives the process whenever somebody knows of the sync.
-        let marked = self.appender.mark_synced(work.target);
-        self.appender.signal.completed(work.target);
-        if let (Some(archiver), [complete @ .., _active]) = (&self.archiver, &work.segments[..]) {
+        // The mark first, so that it outlives the process if any caller knows of the sync.
+        let marked = self.appender.mark_synced(target);
+        self.appender.signal.completed(target);
+        if let (Some(archiver), [complete @ .., _active]) = (&self.archiver, &segments[..]) {
             for segment in complete {
                 archiver.offer(segment.id, segment.path.clone());
             }
@@ -96,8 +94,7 @@ impl Syncer {
         self.sync_segment(&segment)?;
         self.appender.cut(&segment)?;
         self.sync_segment(&segment)?;
-        let end: Position = self.appender.written_position();
-        self.appender.signal.completed(end);
+        self.appender.signal.completed(self.appender.written_position());
         self.appender.maker.discard_ready();
         Ok(())
     }
@@ -108,7 +105,8 @@ impl Syncer {
         segment.file.sync().map_err(|source| self.appender.fail(failed(source)))?;
         let took = self.clock.monotonic().saturating_sub(began);
         if took > SLOW_SYNC {
-            warn!("syncing {segment} took {} ms", took.as_millis());
+            let (path, took) = (segment.path.display(), took.as_millis());
+            warn!("syncing CommitLogSegment({path}) took {took} ms");
         }
         Ok(())
     }

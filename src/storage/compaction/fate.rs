@@ -1,13 +1,13 @@
-//! Whether an SSTable has rows that stay, and rows that do not: told by its row index, of which
-//! only a few blocks are read.
+//! Tells from the row index of an SSTable, of which a few blocks are read, whether it has rows that
+//! stay, and rows that do not.
 
-use crate::ring::{DecoratedKey, Partitioner, RowRange, Token};
+use crate::ring::{DecoratedKey, RowRange, Token};
 use crate::storage::error::ReadError;
-use crate::storage::rows::{MergedRows, RowStream};
+use crate::storage::rows::{MergedRows, RangeRows, RowStream, first_key, is_past};
 use crate::storage::sstable::{Access, Blocks, SsTable};
 use std::ops::{Bound, RangeBounds};
 
-/// What becomes of an SSTable of which only the rows of some ranges are kept.
+/// Effect on an SSTable of keeping only the rows of some ranges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// All of its rows are kept.
@@ -19,12 +19,8 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// That of an SSTable of which the rows of these ranges are kept.
-    pub fn of(
-        table: &SsTable,
-        keep: &[RowRange],
-        partitioner: Partitioner,
-    ) -> Result<Self, ReadError> {
+    /// The fate of an SSTable of which the rows of these ranges are kept.
+    pub fn of(table: &SsTable, keep: &[RowRange]) -> Result<Self, ReadError> {
         if let (Some(first), Some(last)) = (table.first_key(), table.last_key()) {
             let [first, last] = [first, last].map(DecoratedKey::token);
             if keep.iter().any(|range| range.contains(first) && range.contains(last)) {
@@ -34,10 +30,9 @@ impl Fate {
                 return Ok(Self::Goes);
             }
         }
-        let index = Index { table, partitioner };
         for range in keep {
-            if index.has_rows_in(range)? {
-                let has_others = index.has_rows_outside(keep)?;
+            if RangeRows::new(rows(table, first_key(range))?, range).advance()?.is_some() {
+                let has_others = has_rows_outside(table, keep)?;
                 return Ok(if has_others { Self::Shrinks } else { Self::Stays });
             }
         }
@@ -45,60 +40,30 @@ impl Fate {
     }
 }
 
-/// Whether the range has something of what lies between two tokens, both of them included.
+/// Whether the range has a token between these two, both of them included.
 fn may_have(range: &RowRange, first: &Token, last: &Token) -> bool {
-    !is_behind(range, first) && (range.start.as_ref(), Bound::Unbounded).contains(last)
+    !is_past(range, first) && (range.start.as_ref(), Bound::Unbounded).contains(last)
 }
 
-fn is_behind(range: &RowRange, token: &Token) -> bool {
-    !(Bound::Unbounded, range.end.as_ref()).contains(token)
+fn rows(table: &SsTable, from: Bound<DecoratedKey>) -> Result<Vec<RowStream<'_>>, ReadError> {
+    Ok(vec![RowStream::sstable(Blocks::new(table, Access::Bypass), from)?])
 }
 
-struct Index<'a> {
-    table: &'a SsTable,
-    partitioner: Partitioner,
-}
-
-impl<'a> Index<'a> {
-    fn rows_from(&self, token: Option<&Token>) -> Result<MergedRows<'a>, ReadError> {
-        let least = |token: &Token| Bound::Included(DecoratedKey::least_of(token.clone()));
-        let from = token.map_or(Bound::Unbounded, least);
-        let blocks = Blocks::new(self.table, Access::Bypass);
-        let stream = RowStream::sstable(blocks, from, self.partitioner)?;
-        Ok(MergedRows::new(self.partitioner, vec![stream]))
-    }
-
-    fn has_rows_in(&self, range: &RowRange) -> Result<bool, ReadError> {
-        let start = match &range.start {
-            Bound::Unbounded => None,
-            Bound::Included(token) | Bound::Excluded(token) => Some(token),
+/// Goes from the first row to the first one after its range, and so on.
+fn has_rows_outside(table: &SsTable, keep: &[RowRange]) -> Result<bool, ReadError> {
+    let mut merged = MergedRows::new(rows(table, Bound::Unbounded)?);
+    loop {
+        let Some((key, _)) = merged.advance()? else { return Ok(false) };
+        let Some(range) = keep.iter().find(|range| range.contains(key.token())) else {
+            return Ok(true);
         };
-        let mut rows = self.rows_from(start)?;
-        while let Some((key, _)) = rows.advance()? {
-            if range.contains(key.token()) {
-                return Ok(true);
-            }
-            if is_behind(range, key.token()) {
-                break;
-            }
-        }
-        Ok(false)
-    }
-
-    /// Goes from the first row to the first one behind its range, and so on.
-    fn has_rows_outside(&self, keep: &[RowRange]) -> Result<bool, ReadError> {
-        let mut rows = self.rows_from(None)?;
-        loop {
-            let next = rows.advance()?.map(|(key, _)| key.clone());
-            let Some(key) = next else { return Ok(false) };
-            let Some(range) = keep.iter().find(|range| range.contains(key.token())) else {
-                return Ok(true);
-            };
-            match &range.end {
-                Bound::Unbounded => return Ok(false),
-                // Several rows may have the last token.
-                Bound::Included(end) if key.token() == end => {}
-                Bound::Included(end) | Bound::Excluded(end) => rows = self.rows_from(Some(end))?,
+        match &range.end {
+            Bound::Unbounded => return Ok(false),
+            // Several rows may have the last token.
+            Bound::Included(end) if key.token() == end => {}
+            Bound::Included(end) | Bound::Excluded(end) => {
+                let next = Bound::Included(DecoratedKey::least_of(end.clone()));
+                merged = MergedRows::new(rows(table, next)?);
             }
         }
     }

@@ -1,26 +1,26 @@
-//! Levels: which SSTables of a leveled column family to merge.
+//! Chooses SSTables of a leveled column family to merge.
 //!
-//! Flushed SSTables are level 0 and overlap. Enough of them are merged with all of level 1 that
-//! they meet, into SSTables of one size that do not overlap. A level holds ten times as much as the
-//! one above; of one that holds more, the SSTable that meets least of the level below for its size
+//! Flushed SSTables are level 0 and overlap. Enough of them are merged with those of level 1 that
+//! they overlap, into SSTables of one size that do not overlap. A level holds ten times as much as
+//! the one above; if it holds more, the SSTable that overlaps least of the level below for its size
 //! is merged into that.
 //!
-//! Nothing but speed depends on levels not overlapping: a read asks every SSTable that may hold its
-//! row. So files may be put in by hand, and the strategy may be changed back and forth.
+//! Only speed depends on levels not overlapping: a read asks every SSTable that may hold its row.
+//! So files may be put in by hand, and the strategy may be changed back and forth.
 
+use super::job::CompactionKind;
 use super::pressure::Backlog;
-use super::progress::CompactionKind;
 use super::strategy::{Described, Pick, due_buckets};
 use super::thresholds::Thresholds;
 
-/// How many times as much a level holds as the one above it.
+/// Size of a level as a multiple of the one above it.
 const GROWTH: u64 = 10;
 
 /// More levels than any disk could fill.
 const MAX_LEVEL: u32 = 10;
 
-/// When so many times the minimum threshold of flushed SSTables wait for a merge into level 1 that
-/// cannot begin, they are merged among each other.
+/// Flushed SSTables, as a multiple of the minimum threshold, that are merged among each other if a
+/// merge into level 1 cannot begin.
 const TOO_MANY_FLUSHED: usize = 2;
 
 /// Bytes that a level may hold.
@@ -28,12 +28,12 @@ fn capacity(level: u32, table_bytes: u64) -> u64 {
     table_bytes.saturating_mul(GROWTH.saturating_pow(level))
 }
 
-/// The level that suits so many bytes, all of the column family.
+/// The level that holds this many bytes, all of the column family.
 pub(super) fn level_for(bytes: u64, table_bytes: u64) -> u32 {
     (1..MAX_LEVEL).find(|level| bytes <= capacity(*level, table_bytes)).unwrap_or(MAX_LEVEL)
 }
 
-/// What is due, the most urgent first. `busy` are those that cannot be merged now.
+/// Due merges, the most urgent first. `busy` SSTables cannot be merged now.
 pub(super) fn due<'a>(
     free: &[Described<'a>],
     busy: &[Described<'a>],
@@ -60,7 +60,7 @@ pub(super) fn due<'a>(
     due.into_iter().map(|(_, pick)| pick).collect()
 }
 
-/// How much is due. Only flushed SSTables make reads look at more and more files.
+/// Due work. Only flushed SSTables make reads look at more and more files.
 pub(super) fn backlog(
     tables: &[Described<'_>],
     thresholds: Thresholds,
@@ -76,7 +76,7 @@ pub(super) fn backlog(
     Backlog { waiting: too_many, compactions: usize::from(too_many > 0) + moves }
 }
 
-/// What a level holds as a multiple of what it should at most.
+/// Size of a level as a multiple of its capacity.
 fn fullness<'a, 'b: 'a>(
     level: u32,
     tables: impl Iterator<Item = &'a Described<'b>>,
@@ -86,8 +86,8 @@ fn fullness<'a, 'b: 'a>(
     held as f64 / capacity(level, table_bytes).max(1) as f64
 }
 
-/// The flushed SSTables with all that they meet in level 1. One at a time: of two at once both
-/// could write the same rows into it.
+/// The flushed SSTables with those of level 1 that they overlap. One merge at a time: two could
+/// write the same rows into level 1.
 fn into_first_level(
     flushed: &[Described<'_>],
     free: &[Described<'_>],
@@ -110,7 +110,7 @@ fn into_first_level(
     Some(Pick { generations, kind: CompactionKind::Minor, level: 1, spares })
 }
 
-/// The SSTable of a level that meets least of the next for its size, with what it meets.
+/// The SSTable of a level that overlaps least of the next for its size, with those it overlaps.
 fn into_next_level(level: u32, free: &[Described<'_>], busy: &[Described<'_>]) -> Option<Pick> {
     let candidates = free.iter().filter(|table| table.level == level).filter_map(|table| {
         let is_met = |other: &&Described<'_>| other.level == level + 1 && other.overlaps(table);

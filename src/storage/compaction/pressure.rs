@@ -1,43 +1,43 @@
-//! How far compaction is behind, and what follows from it.
+//! The work that waits for compaction, and its effects.
 //!
-//! What counts is how many SSTables *wait*: more than there would be if each merge that is due were
-//! done. From few on the throttle of all compactions is loosened, until they go as fast as the
-//! machine lets them. If that does not suffice, each write to the family is delayed a little, so
-//! that the number of files a read has to look at stays bounded under any load.
+//! SSTables *wait* that would be gone if each due merge were done. A few of them loosen the
+//! throttle of all compactions, more lift it. If that does not suffice, each write to the family is
+//! delayed a little, so that the number of files a read has to look at stays bounded under any
+//! load.
 
 use super::thresholds::Thresholds;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// As many waiting SSTables, as a multiple of the minimum threshold, change nothing yet: there is
-/// always some compaction under way.
+/// Waiting SSTables, as a multiple of the minimum threshold, that have no effect yet: some
+/// compaction is always running.
 const UNHURRIED: f64 = 1.0;
 
-/// From so many on, as a multiple of the minimum threshold, there is no throttle.
+/// Waiting SSTables, as a multiple of the minimum threshold, from which on there is no throttle.
 const UNTHROTTLED: f64 = 4.0;
 
-/// Writes are delayed from so many waiting SSTables on, as a multiple of the minimum threshold, or
-/// from the maximum threshold on if that is more.
+/// Waiting SSTables, as a multiple of the minimum threshold, from which on writes are delayed; the
+/// maximum threshold if that is more.
 const DELAYED_FROM: usize = 8;
 
-/// The delay is greatest at so many times the number at which it begins.
+/// Multiple of the number at which the delay begins, at which it is greatest.
 const DELAYED_MOST: usize = 4;
 
 /// The longest delay of a write: clients of one node with 32 threads still write 1600 times a
 /// second, and no call takes notably longer than a slow disk would make it.
 const LONGEST_DELAY: Duration = Duration::from_millis(20);
 
-/// The work that is due in one column family.
+/// Due work in one column family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Backlog {
-    /// SSTables that would be gone if all merges that are due were done.
+    /// SSTables that would be gone if all due merges were done.
     pub waiting: usize,
-    /// Compactions that are due, as an estimate.
+    /// Estimated number of due compactions.
     pub compactions: usize,
 }
 
 impl Backlog {
-    /// How much faster than the throttle says compactions should be; infinite for no throttle.
+    /// Factor by which the throttle is loosened; infinite for no throttle.
     pub fn haste(self, thresholds: Thresholds) -> f64 {
         if !thresholds.are_on() {
             return 1.0;
@@ -46,7 +46,7 @@ impl Backlog {
         if behind >= UNTHROTTLED { f64::INFINITY } else { (behind - UNHURRIED).exp2().max(1.0) }
     }
 
-    /// How long a write should wait.
+    /// The delay of a write.
     pub fn write_delay(self, thresholds: Thresholds) -> Duration {
         if !thresholds.are_on() {
             // The operator asked for it.
@@ -68,14 +68,14 @@ pub struct Pressure {
 }
 
 impl Pressure {
-    /// Notes what is due now, and how long each write should wait therefore.
+    /// Notes the present backlog and delay.
     pub fn note(&self, backlog: Backlog, write_delay: Duration) {
         self.waiting.store(backlog.waiting, Ordering::Relaxed);
         self.compactions.store(backlog.compactions, Ordering::Relaxed);
         self.write_delay_micros.store(write_delay.as_micros() as u64, Ordering::Relaxed);
     }
 
-    /// What was due when it was last looked at.
+    /// The backlog that was noted last.
     pub fn backlog(&self) -> Backlog {
         Backlog {
             waiting: self.waiting.load(Ordering::Relaxed),
@@ -83,7 +83,7 @@ impl Pressure {
         }
     }
 
-    /// How long each write should wait.
+    /// The delay of each write.
     pub fn write_delay(&self) -> Duration {
         Duration::from_micros(self.write_delay_micros.load(Ordering::Relaxed))
     }

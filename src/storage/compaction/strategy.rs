@@ -1,17 +1,17 @@
-//! Which SSTables to merge. Only chooses; [`super::merge`] does the work.
+//! Chooses SSTables to merge.
 //!
 //! Size-tiered, as in 0.6: SSTables are put into buckets of similar size, and a bucket that has
-//! enough of them is merged, the oldest first. Of several such buckets that is merged first which
-//! spares reads most files for the fewest bytes. Leveled: see [`super::leveled`].
+//! enough of them is merged, the oldest first. The bucket that spares reads most files for the
+//! fewest bytes goes first. Leveled: see [`super::leveled`].
 //!
-//! Besides, what has been deleted must not take up disk for ever in a family that is hardly written
-//! to, whose files are never enough for a merge. An SSTable with many deletions whose grace period
-//! is over is therefore merged with the older ones that it could cover, or rewritten alone if there
+//! Besides, deleted data must not take up disk forever in a family that is hardly written to,
+//! whose files are never enough for a merge. An SSTable with many deletions whose grace period is
+//! over is therefore merged with the older ones that it could cover, or rewritten alone if there
 //! are none. Whether that pays is estimated, and each SSTable gets one attempt a day.
 
+use super::job::CompactionKind;
 use super::leveled;
 use super::pressure::Backlog;
-use super::progress::CompactionKind;
 use super::thresholds::Thresholds;
 use crate::ring::DecoratedKey;
 use crate::storage::family::Choosable;
@@ -23,22 +23,22 @@ use std::time::Duration;
 /// SSTables below this size are all of similar size, in bytes.
 const SMALL: u64 = 50 << 20;
 
-/// What a compaction costs besides the bytes that it reads, in bytes that could be read meanwhile.
+/// Fixed cost of a compaction, in bytes that could be read meanwhile.
 const FIXED_COST: u64 = 1 << 20;
 
-/// An SSTable is worth rewriting for its deletions if so many of its cells are some: one of five.
+/// Part of the cells, as a divisor, that must be deletions for a rewrite to pay.
 const TOMBSTONE_SHARE: u64 = 5;
 
-/// How old an SSTable is at least when it is rewritten for its deletions. What could not be dropped
-/// then is tried again after as long, for the rewritten file is new.
+/// Least age of an SSTable that is rewritten for its deletions. A further attempt comes after as
+/// long, for the rewritten file is new.
 const TOMBSTONE_INTERVAL: Duration = Duration::from_hours(24);
 
-/// What decides on the choice besides the SSTables.
+/// Conditions of the choice besides the SSTables.
 #[derive(Debug, Clone, Copy)]
 pub struct Circumstances {
     /// Size-tiered or leveled.
     pub strategy: CompactionStrategy,
-    /// How many are merged.
+    /// Numbers of SSTables that are merged.
     pub thresholds: Thresholds,
     /// About the size of the SSTables of a level.
     pub leveled_table_bytes: u64,
@@ -48,14 +48,14 @@ pub struct Circumstances {
     pub now_micros: i64,
 }
 
-/// What a compaction is to do with its inputs.
+/// Purpose and output of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
-    /// What for.
+    /// Purpose.
     pub kind: CompactionKind,
-    /// The level that the output is for; 0 for none.
+    /// Level of the output; 0 for none.
     pub level: u32,
-    /// After so many bytes another SSTable is begun.
+    /// Bytes after which another SSTable is begun.
     pub split_bytes: u64,
 }
 
@@ -64,7 +64,7 @@ impl Plan {
         Self { kind, level, split_bytes: if level == 0 { u64::MAX } else { table_bytes } }
     }
 
-    /// Merges all that there is: into one SSTable, or into a level of its own.
+    /// Merges all SSTables into one, or into a level of its own.
     pub fn major(options: &FamilyOptions, bytes: u64) -> Self {
         let table_bytes = options.leveled_table_bytes;
         let level = match options.compaction_strategy {
@@ -74,20 +74,20 @@ impl Plan {
         Self::new(CompactionKind::Major, level, table_bytes)
     }
 
-    /// Writes one SSTable of a level anew, as one of the same level.
+    /// Rewrites one SSTable within its level.
     pub fn cleanup(level: u32) -> Self {
         Self { kind: CompactionKind::Cleanup, level, split_bytes: u64::MAX }
     }
 }
 
-/// A compaction that is due.
+/// A due compaction.
 #[derive(Debug, Clone)]
 pub struct Candidate {
-    /// What would be merged.
+    /// Inputs.
     pub tables: Vec<Arc<SsTable>>,
-    /// Into what.
+    /// Purpose and output.
     pub plan: Plan,
-    /// About so many files less a read would have to look at.
+    /// About how many files fewer a read would have to look at.
     spares: f64,
 }
 
@@ -97,14 +97,14 @@ impl Candidate {
         self.tables.iter().map(|table| table.size()).sum()
     }
 
-    /// How much it does for reads: files that they need not look at any more, for each byte that it
-    /// costs. Comparable between families.
+    /// Benefit for reads: files that they need not look at any more, for each byte of cost.
+    /// Comparable between families.
     pub fn urgency(&self) -> f64 {
         self.spares / (self.bytes() + FIXED_COST) as f64
     }
 }
 
-/// The minor compaction that is due and most urgent, out of those that read at most so many bytes.
+/// The most urgent due minor compaction of those that read at most this many bytes.
 pub fn next_minor(
     tables: &Choosable,
     circumstances: &Circumstances,
@@ -143,7 +143,7 @@ pub fn next_minor(
     due.or_else(|| outlived(&free, circumstances).map(candidate).filter(fits))
 }
 
-/// How much is due.
+/// Due work.
 pub fn backlog(
     tables: &[Arc<SsTable>],
     thresholds: Thresholds,
@@ -170,15 +170,15 @@ pub fn backlog(
 pub(super) struct Pick {
     /// By their generations.
     pub(super) generations: Vec<u64>,
-    /// What for.
+    /// Purpose.
     pub(super) kind: CompactionKind,
-    /// Into which level; 0 for none.
+    /// Level of the output; 0 for none.
     pub(super) level: u32,
-    /// About so many files less a read would have to look at.
+    /// About how many files fewer a read would have to look at.
     pub(super) spares: f64,
 }
 
-/// What the choice has to know of an SSTable.
+/// Description of an SSTable for the choice.
 #[derive(Debug, Clone)]
 pub(super) struct Described<'a> {
     pub(super) generation: u64,
@@ -211,7 +211,7 @@ impl<'a> Described<'a> {
         !is_behind(self, other) && !is_behind(other, self)
     }
 
-    /// The same, as if it held what is between it and the other as well.
+    /// A description of one SSTable in place of both and the rows between them.
     pub(super) fn hull(mut self, other: &Self) -> Self {
         self.first = self.first.min(other.first);
         self.last = match (self.last, other.last) {
@@ -221,18 +221,18 @@ impl<'a> Described<'a> {
         self
     }
 
-    /// Deletions that may be dropped, if any may: those that may not are not told apart.
+    /// All deletions if any may be dropped: the file does not tell them apart.
     fn expired_tombstones(&self, gc_before: i32) -> u64 {
         let any = self.properties.min_local_deletion_time <= gc_before;
         if any { self.properties.tombstones } else { 0 }
     }
 
-    /// Cells, those deletions of rows included that stand where there is no cell.
+    /// Cells, including deletions of rows without cells.
     fn cells(&self) -> u64 {
         self.properties.cells.max(self.properties.tombstones)
     }
 
-    /// Whether it may hold something that a deletion of the other could cover.
+    /// Whether a deletion of the other could cover one of its cells.
     fn may_be_covered_by(&self, other: &Self) -> bool {
         self.properties.min_timestamp <= other.properties.max_timestamp && self.overlaps(other)
     }
@@ -272,7 +272,7 @@ fn buckets<'a, 'b>(tables: &'a [Described<'b>]) -> Vec<Vec<&'a Described<'b>>> {
     buckets.into_iter().map(|(_, bucket)| bucket).collect()
 }
 
-/// What to merge so that deletions whose grace period is over can be dropped.
+/// The merge by which deletions whose grace period is over can be dropped.
 fn outlived(tables: &[Described<'_>], circumstances: &Circumstances) -> Option<Pick> {
     let Circumstances { strategy, thresholds, gc_before, now_micros, .. } = *circumstances;
     let interval = TOMBSTONE_INTERVAL.as_micros() as i64;

@@ -1,4 +1,4 @@
-//! Keeps compactions from taking the disk for themselves.
+//! Bounds the share of the disk that compactions take.
 
 use crate::base::clock::Clock;
 use crate::base::lock::{Mutex, rank};
@@ -16,33 +16,33 @@ pub(super) struct Throttle {
     clock: Arc<dyn Clock>,
     /// `None` for no limit.
     bytes_per_second: Option<u64>,
-    /// So many times the limit are allowed at the moment, as the bits of an `f64`.
+    /// Factor of the present limit, as the bits of an `f64`.
     haste: AtomicU64,
     debt: Mutex<rank::State, Debt>,
 }
 
-/// Bytes that went through too early.
+/// Bytes that were read too early.
 #[derive(Debug, Default)]
 struct Debt {
     bytes: f64,
-    /// When it was last worked out.
+    /// Time of the last change.
     at: Duration,
 }
 
 impl Throttle {
-    /// A throttle for so many bytes per second; `None` for no limit.
+    /// A throttle for this many bytes per second; `None` for no limit.
     pub(super) fn new(clock: Arc<dyn Clock>, bytes_per_second: Option<u64>) -> Self {
         let bytes_per_second = bytes_per_second.filter(|rate| *rate > 0);
         let haste = AtomicU64::new(1.0_f64.to_bits());
         Self { clock, bytes_per_second, haste, debt: Mutex::default() }
     }
 
-    /// Allows so many times the limit from now on; infinity lifts it.
+    /// Multiplies the limit from now on; infinity lifts it.
     pub(super) fn set_haste(&self, haste: f64) {
         self.haste.store(haste.to_bits(), Ordering::Relaxed);
     }
 
-    /// Waits until so many bytes more may have gone through. Returns early when the node stops.
+    /// Waits until this many bytes more may have been read. Returns early when the node stops.
     pub(super) fn take(&self, bytes: u64, stop: &AtomicBool) {
         let mut ahead = self.owe(bytes);
         while !ahead.is_zero() && !stop.load(Ordering::Relaxed) {
@@ -51,7 +51,7 @@ impl Throttle {
         }
     }
 
-    /// Adds to the debt, and says how long it will last.
+    /// Adds to the debt, and returns the time it lasts.
     fn owe(&self, bytes: u64) -> Duration {
         let haste = f64::from_bits(self.haste.load(Ordering::Relaxed));
         let mut debt = self.debt.lock();

@@ -1,19 +1,17 @@
-//! What a node does not keep: rows that other nodes own now, or all of a column family.
+//! Drops rows that other nodes own now, or all rows of a column family.
 
-use super::super::background::FlushCause;
-use super::super::compaction::lines::{self, Ended};
-use super::super::compaction::{CompactionError, CompactionKind, Fate};
-use super::super::family::{Claim, ColumnFamily};
+use super::super::compaction::{CompactionError, CompactionKind, Fate, Plan};
+use super::super::family::{Cause, Claim, ColumnFamily};
+use super::super::flush_queue::FlushCause;
 use super::Core;
 use crate::model::schema::FamilyId;
 use crate::ring::RowRange;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-/// What a cleanup has done.
+/// Result of a cleanup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CleanupReport {
-    /// SSTables that were written anew without some of their rows.
+    /// SSTables that were rewritten without some of their rows.
     pub rewritten: usize,
     /// SSTables of which nothing was kept.
     pub dropped: usize,
@@ -23,156 +21,132 @@ pub struct CleanupReport {
     pub bytes_before: u64,
     /// Bytes of what is left of them.
     pub bytes_after: u64,
-    /// Whether it was given up before all was done.
+    /// Whether it ended before all was done.
     pub is_cut_short: bool,
 }
 
 impl Core {
-    /// Drops the rows outside of these ranges before it returns, as far as they were written before
-    /// the call: flushes, then writes those SSTables anew that have such rows, one after the other,
-    /// the oldest first. What was done stays done after an error.
+    /// Drops the rows outside of these ranges that were written before the call: flushes, then
+    /// rewrites the SSTables with such rows, one after the other, the oldest first. Ends early as
+    /// soon as the ranges are not current any more. After an error the finished part stays done.
     ///
-    /// Deletions stay that may be needed for what is kept. They go with the rows that are not kept,
-    /// be it before what they delete: after an error such rows may have old columns again.
+    /// Deletions stay that may be needed for the rows that are kept. They go with the rows that
+    /// are not kept, perhaps before what they delete: after an error such rows may have old columns
+    /// again.
     pub fn cleanup(
         &self,
-        family: FamilyId,
-        keep: &[RowRange],
-    ) -> Result<CleanupReport, CompactionError> {
-        self.cleanup_while(family, keep, &|| true)
-    }
-
-    /// [`Self::cleanup`], which ends early as soon as the ranges are not those any more: what has
-    /// been written since is not looked at.
-    pub fn cleanup_while(
-        &self,
-        family: FamilyId,
+        id: FamilyId,
         keep: &[RowRange],
         are_current: &dyn Fn() -> bool,
     ) -> Result<CleanupReport, CompactionError> {
-        let store = self.family(family);
-        let report = self.clean_tables(store, keep, are_current);
-        store.remove_replaced();
-        // What was claimed was no candidate.
-        self.request_compaction(store);
+        let family = self.family(id);
+        let report = self.clean_tables(family, keep, are_current);
+        family.remove_replaced();
+        // Claimed SSTables were no candidates.
+        self.request_compaction(family);
         report
     }
 
-    /// Drops everything that was written to a column family before the call, durably: neither its
-    /// memtables nor its SSTables nor the commit log bring anything of it back. Snapshots stay.
-    /// What is written meanwhile may be dropped as well. Waits for compactions of the family.
-    pub fn discard_all(&self, family: FamilyId) -> Result<(), CompactionError> {
-        let store = self.family(family);
-        self.discard(store)?;
-        store.remove_replaced();
+    /// Drops everything that was written to a column family before the call, durably: neither
+    /// memtables nor SSTables nor the commit log bring anything of it back. Snapshots stay.
+    /// Concurrent writes may be dropped as well. Waits for compactions of the family.
+    pub fn discard_all(&self, id: FamilyId) -> Result<(), CompactionError> {
+        let family = self.family(id);
+        family.check_sound()?;
+        self.discard(family)?;
+        family.remove_replaced();
         Ok(())
     }
-}
 
-impl Core {
     fn clean_tables(
         &self,
-        store: &Arc<ColumnFamily>,
+        family: &ColumnFamily,
         keep: &[RowRange],
         are_current: &dyn Fn() -> bool,
     ) -> Result<CleanupReport, CompactionError> {
-        check(store)?;
-        self.flush_for(store, FlushCause::Request)?;
+        family.check_sound()?;
+        self.flush_for(family, FlushCause::Request)?;
         let mut report = CleanupReport::default();
-        // Compactions go on, and what they make may be of SSTables that were not looked at.
+        // Compactions go on, and may merge SSTables that were not looked at yet.
         let mut seen = BTreeSet::new();
         loop {
             let is_new = |generation| !seen.contains(&generation);
-            let claim = store.claim_one(|table| is_new(table.generation()), &self.stopping)?;
+            let claim = family.claim_one(|table| is_new(table.generation()), &self.stopping)?;
             let Some(mut claim) = claim else { return Ok(report) };
-            // Behind the claim: what came before a change of the ranges is claimed by now.
+            // After the claim: all older SSTables than a change of the ranges are claimed by now.
             if !are_current() {
                 return Ok(CleanupReport { is_cut_short: true, ..report });
             }
             seen.extend(claim.tables().iter().map(|table| table.generation()));
-            let is_first = report.rewritten + report.dropped == 0;
-            seen.extend(self.clean(&mut claim, keep, is_first, &mut report)?);
+            seen.extend(self.clean(&mut claim, keep, &mut report)?);
             drop(claim);
-            store.remove_replaced();
+            family.remove_replaced();
         }
     }
 
-    /// Sees to one SSTable; returns the generations of what takes its place.
+    /// Cleans one SSTable; returns the generations of its replacements.
     fn clean(
         &self,
         claim: &mut Claim<'_>,
         keep: &[RowRange],
-        is_first: bool,
         report: &mut CleanupReport,
     ) -> Result<Vec<u64>, CompactionError> {
-        let (store, bytes) = (claim.store(), claim.bytes());
+        let (family, bytes) = (claim.family(), claim.bytes());
         let Some(table) = claim.tables().first() else { return Ok(Vec::new()) };
-        let fate = Fate::of(table, keep, self.environment.partitioner)?;
+        let fate = Fate::of(table, keep)?;
+        let is_first = report.rewritten + report.dropped == 0;
         if fate != Fate::Stays && is_first {
-            self.snapshot_before_compaction(store)?;
+            self.snapshot_before_compaction(family)?;
         }
-        let new = match fate {
+        let mut new = Vec::new();
+        match fate {
             Fate::Stays => {
                 report.left_alone += 1;
                 report.bytes_after += bytes;
-                Vec::new()
             }
             Fate::Goes => {
-                self.drop_claimed(claim)?;
+                let (kind, tables) = (CompactionKind::Cleanup, claim.tables());
+                let job = self.compactor.begin(family, kind, tables);
+                job.writes_nothing();
+                job.tell_begin();
+                family.exchange(tables, &[], Cause::RowsDropped)?;
+                job.tell_end(&[], bytes, 0);
                 report.dropped += 1;
-                Vec::new()
             }
             Fate::Shrinks => {
-                let new = self.compactor.clean(claim, keep, &self.stopping)?;
+                let plan = Plan::cleanup(table.level());
+                new = self.compactor.compact(claim, plan, Some(keep))?;
                 report.rewritten += 1;
-                report.bytes_after += new.iter().map(|table| table.bytes).sum::<u64>();
-                new
+                report.bytes_after += new.iter().map(|file| file.bytes).sum::<u64>();
             }
-        };
+        }
         report.bytes_before += bytes;
-        Ok(new.into_iter().map(|table| table.generation).collect())
+        Ok(new.iter().map(|file| file.generation()).collect())
     }
 
-    fn drop_claimed(&self, claim: &Claim<'_>) -> Result<(), CompactionError> {
-        let (store, kind) = (claim.store(), CompactionKind::Cleanup);
-        let begun = self.environment.clock.monotonic();
-        lines::begins(store, kind, claim.tables());
-        store.replace_dropping(claim.tables(), &[])?;
-        let (outputs, bytes_in) = (Vec::new(), claim.bytes());
-        lines::ended(store, &Ended { outputs, bytes_in, bytes_out: 0, rows: 0, began_at: begun });
-        Ok(())
-    }
-
-    pub(super) fn discard(&self, store: &Arc<ColumnFamily>) -> Result<(), CompactionError> {
-        let claim_all = || store.claim_all(&self.stopping).ok_or(CompactionError::Stopped);
-        check(store)?;
-        // While it waits under the lock no memtable of the family can be flushed.
+    /// Drops everything that was written to a family before the call, even if it has failed.
+    pub(super) fn discard(&self, family: &ColumnFamily) -> Result<(), CompactionError> {
+        let claim_all = || family.claim_all(&self.stopping).ok_or(CompactionError::Stopped);
+        // No memtable of the family can be flushed while this waits under the flush lock.
         drop(claim_all()?);
-        let _one_at_a_time = store.flush_lock();
+        let _one_at_a_time = family.flush_lock();
         let claim = claim_all()?;
-        let gate = store.close_gate();
+        let gate = family.close_gate();
         let position = self.log.position();
-        let switched = store.switch_memtable();
+        let switched = family.switch_memtable();
         drop(gate);
-        let log_end = self.sync_log_for(store.schema(), position);
+        let log_end = self.sync_log_for(family.schema(), position);
         if let Some(memtable) = switched {
-            self.tell_switched(store, &memtable, position, FlushCause::Request);
+            self.tell_switched(family, &memtable, position, FlushCause::Request);
             memtable.seal(log_end);
         }
-        let dropped = store.drop_all(claim.tables(), log_end);
-        if let Err(error) = &dropped {
-            // The memtable is full and has to go to disk after all.
-            self.note_failed_flush(store, FlushCause::Request, error);
-        }
-        dropped?;
+        let dropped = family.exchange(claim.tables(), &[], Cause::AllDropped(log_end));
+        // After an error the memtable is full and has to go to disk after all.
+        dropped.inspect_err(|error| self.note_failed_flush(family, FlushCause::Request, error))?;
         drop(claim);
-        self.after_flush(store, position);
+        self.flushes.forget(family.id());
+        self.shortages.end(Some(family.id()));
+        self.after_flush(family, position);
         Ok(())
     }
-}
-
-fn check(store: &ColumnFamily) -> Result<(), CompactionError> {
-    let Some(reason) = store.failure() else { return Ok(()) };
-    let family = store.schema().to_string();
-    Err(CompactionError::Refused { family, reason: reason.to_owned() })
 }

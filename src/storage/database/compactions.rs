@@ -1,241 +1,179 @@
-//! What the compaction threads do, and the housekeeper that wakes them.
+//! The compaction threads, and the housekeeper that wakes them.
 //!
-//! Families in which something may be due wait in a queue. A thread looks at all that wait and does
-//! the compaction that helps reads most for its cost, whichever family it is in. One thread never
-//! takes a long compaction, so that small files are merged however long the others are at it.
+//! Families in which a compaction may be due wait in a queue. A thread looks at all of them and
+//! does the compaction that helps reads most for its cost, whichever family it is in. One thread
+//! never takes a long compaction, so that small files are merged while the others are busy.
 //!
-//! The housekeeper removes files that were replaced as soon as nobody reads them, and asks for what
-//! time makes due: a family whose compaction failed, and deletions that outlive their grace period.
+//! The housekeeper removes replaced files as soon as no reader has them, and requests what time
+//! makes due: families whose compaction failed, and deletions that outlive their grace period.
 
-use super::super::compaction::lines;
 use super::super::compaction::{self, Candidate, Circumstances, CompactionError, Plan};
 use super::super::family::{Choosable, Claim, ColumnFamily};
 use super::Core;
-use super::flushes::is_shortage;
-use crate::base::lock::{Condvar, Mutex, MutexGuard, rank};
-use crate::base::machine::set_thread_niceness;
+use crate::base::worker::Queue;
 use crate::model::schema::FamilyId;
 use log::Level;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// A compaction that reads more bytes is long: more than the first merge of flushed memtables.
-const LONG: u64 = 256 << 20;
+/// Bytes from which on a compaction is long: more than the first merge of flushed memtables.
+pub(super) const LONG: u64 = 256 << 20;
 
-/// How often the housekeeper comes.
+/// Period of the housekeeper.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// How often it comes while files wait for their last reader.
+/// Its period while files wait for their last reader.
 const ROUND_WITH_FILES: Duration = Duration::from_millis(50);
 
-/// How often all families are looked at for what only time makes due.
+/// Period at which all families are looked at for what only time makes due.
 const LOOK_AT_ALL: Duration = Duration::from_mins(10);
 
-/// A family whose compaction failed is left alone for so long, doubled with each further failure,
-const FIRST_POSTPONEMENT: Duration = Duration::from_secs(5);
+/// Pause after a failed compaction of a family, doubled with each further failure,
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
 
 /// up to this.
-const LONGEST_POSTPONEMENT: Duration = Duration::from_mins(5);
-
-/// Which compactions a thread takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Takes {
-    /// Those that end soon.
-    Short,
-    /// Any.
-    All,
-}
-
-impl Takes {
-    fn max_bytes(self) -> u64 {
-        match self {
-            Self::Short => LONG,
-            Self::All => u64::MAX,
-        }
-    }
-}
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
 /// Families in which a compaction may be due.
 #[derive(Debug, Default)]
-pub(super) struct CompactionQueue {
-    state: Mutex<rank::State, QueueState>,
-    changed: Condvar,
-    /// Woken when the storage is closed.
-    ended: Condvar,
-}
+pub(super) struct CompactionQueue(Queue<QueueState>);
 
 #[derive(Debug, Default)]
 struct QueueState {
     due: BTreeSet<FamilyId>,
-    /// Families whose last compaction failed.
-    postponed: BTreeMap<FamilyId, Postponed>,
+    /// Families whose last compaction failed: until when they pause, on the monotonic clock, and
+    /// how long the next pause will be.
+    postponed: BTreeMap<FamilyId, (Duration, Duration)>,
     /// Grows with each change that a thread may have to look at.
     version: u64,
-    closed: bool,
-}
-
-/// A family that is left alone for a while.
-#[derive(Debug, Clone, Copy)]
-struct Postponed {
-    /// Until then, on the monotonic clock.
-    until: Duration,
-    /// How long the next one will be.
-    next: Duration,
 }
 
 impl CompactionQueue {
-    /// Asks to look whether the family has something to merge.
-    pub(super) fn request(&self, family: FamilyId) {
-        let mut state = self.lock();
-        state.due.insert(family);
-        state.version += 1;
-        self.changed.notify_all();
+    /// Requests a look at a family.
+    pub(super) fn request(&self, id: FamilyId) {
+        self.0.push_for_all(|state| {
+            state.due.insert(id);
+            state.version += 1;
+        });
     }
 
-    /// Takes out all families that wait, those that are postponed excepted, when something has
-    /// changed since `seen`; `None` when the storage is closed.
+    /// Takes out all families that are not postponed, when something has changed since `seen`;
+    /// `None` when the storage is closed.
     pub(super) fn take_due(&self, seen: &mut u64, now: Duration) -> Option<Vec<FamilyId>> {
-        let mut state = self.lock();
-        while state.version == *seen && !state.closed {
-            self.changed.wait(&mut state);
-        }
-        *seen = state.version;
-        if state.closed {
-            return None;
-        }
-        let due = std::mem::take(&mut state.due);
-        let ready = due.into_iter().filter(|family| !state.is_postponed(*family, now));
-        Some(ready.collect())
+        self.0.take(|state| {
+            if state.version == *seen {
+                return None;
+            }
+            *seen = state.version;
+            let due = std::mem::take(&mut state.due);
+            Some(due.into_iter().filter(|id| !state.is_postponed(*id, now)).collect())
+        })
     }
 
-    /// Puts families back for other threads. The one that does so has looked at them already.
+    /// Puts families back for other threads. The calling thread has looked at them already.
     fn put_back(&self, families: Vec<FamilyId>, seen: &mut u64) {
         if families.is_empty() {
             return;
         }
-        let mut state = self.lock();
-        let others_have_come = state.version != *seen;
-        state.due.extend(families);
-        state.version += 1;
-        if !others_have_come {
-            *seen = state.version;
-        }
-        self.changed.notify_all();
+        self.0.push_for_all(|state| {
+            let others_have_come = state.version != *seen;
+            state.due.extend(families);
+            state.version += 1;
+            if !others_have_come {
+                *seen = state.version;
+            }
+        });
     }
 
-    /// Leaves a family alone for a while. False if that was so already before this failure.
-    pub(super) fn postpone(&self, family: FamilyId, now: Duration) -> bool {
-        let mut state = self.lock();
-        let before = state.postponed.get(&family).copied();
-        let pause = before.map_or(FIRST_POSTPONEMENT, |before| before.next);
-        let next = (pause * 2).min(LONGEST_POSTPONEMENT);
-        state.postponed.insert(family, Postponed { until: now + pause, next });
-        before.is_none()
+    /// Leaves a family alone for a while. False if that was so before this failure.
+    pub(super) fn postpone(&self, id: FamilyId, now: Duration) -> bool {
+        self.0.with(|state| {
+            let before = state.postponed.get(&id);
+            let pause = before.map_or(FIRST_PAUSE, |(_, next)| *next);
+            let next = (pause * 2).min(LONGEST_PAUSE);
+            state.postponed.insert(id, (now + pause, next)).is_none()
+        })
     }
 
-    fn forgive(&self, family: FamilyId) {
-        self.lock().postponed.remove(&family);
+    fn forgive(&self, id: FamilyId) {
+        self.0.with(|state| state.postponed.remove(&id));
     }
 
-    fn is_postponed(&self, family: FamilyId, now: Duration) -> bool {
-        self.lock().is_postponed(family, now)
+    fn is_postponed(&self, id: FamilyId, now: Duration) -> bool {
+        self.0.with(|state| state.is_postponed(id, now))
     }
 
-    pub(super) fn is_failing(&self, family: FamilyId) -> bool {
-        self.lock().postponed.contains_key(&family)
+    pub(super) fn is_failing(&self, id: FamilyId) -> bool {
+        self.0.with(|state| state.postponed.contains_key(&id))
     }
 
-    /// The families whose time has come again.
-    fn over(&self, now: Duration) -> Vec<FamilyId> {
-        let state = self.lock();
-        let over = state.postponed.iter().filter(|(_, postponed)| postponed.until <= now);
-        over.map(|(family, _)| *family).collect()
+    /// Requests the families whose pause is over.
+    fn request_postponed(&self, now: Duration) {
+        self.0.push_for_all(|state| {
+            let over = state.postponed.iter().filter(|(_, (until, _))| *until <= now);
+            let before = state.due.len();
+            state.due.extend(over.map(|(id, _)| *id));
+            state.version += u64::from(state.due.len() > before);
+        });
     }
 
-    /// Waits; false when the storage is closed.
-    pub(super) fn rest(&self, pause: Duration) -> bool {
-        let mut state = self.lock();
-        self.ended.wait_while_for(&mut state, |state| !state.closed, pause);
-        !state.closed
-    }
-
-    /// Hands out no more work and wakes who waits.
+    /// Drops all requests and wakes the threads.
     pub(super) fn close(&self) {
-        let mut state = self.lock();
-        state.closed = true;
-        state.due.clear();
-        self.changed.notify_all();
-        self.ended.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock()
+        self.0.close(|state| state.due.clear());
     }
 }
 
 impl QueueState {
-    fn is_postponed(&self, family: FamilyId, now: Duration) -> bool {
-        self.postponed.get(&family).is_some_and(|postponed| now < postponed.until)
+    fn is_postponed(&self, id: FamilyId, now: Duration) -> bool {
+        self.postponed.get(&id).is_some_and(|(until, _)| now < *until)
     }
 }
 
 impl Core {
-    /// The loop of the thread that leaves long compactions to others.
-    pub(super) fn run_short_compactions(&self) {
-        self.run_compactions(Takes::Short);
-    }
-
-    /// The loop of a thread that does any compaction.
-    pub(super) fn run_all_compactions(&self) {
-        self.run_compactions(Takes::All);
-    }
-
-    /// The loop of a thread that compacts.
-    fn run_compactions(&self, takes: Takes) {
-        if let Err(error) = set_thread_niceness(self.compaction_niceness) {
-            log::warn!("compaction competes with clients for the processor: {error}");
-        }
+    /// The loop of a thread that does compactions of up to this many bytes.
+    pub(super) fn run_compactions(&self, max_bytes: u64) {
         let mut seen = 0;
-        loop {
-            let now = self.environment.clock.monotonic();
-            let Some(due) = self.compactions.take_due(&mut seen, now) else { return };
-            let (waiting, best) = self.choose(due, takes);
+        let now = || self.environment.clock.monotonic();
+        while let Some(due) = self.compactions.take_due(&mut seen, now()) {
+            let (waiting, best) = self.choose(due, max_bytes);
             self.compactions.put_back(waiting, &mut seen);
-            if let Some(family) = best {
-                self.guarded(family, "compaction", || self.compact_minor(family, takes));
-                // More may be due, and other families as well.
-                self.request_compaction(self.family(family));
+            if let Some(id) = best {
+                let family = self.family(id);
+                Self::guarded(family, "compaction", || self.compact_minor(family, max_bytes));
+                // More may be due, also in other families.
+                self.request_compaction(family);
             }
         }
     }
 
-    /// Those of the families in which something is to be merged, and the one of them in which this
+    /// Returns the families in which something is to be merged, and the one of them in which a
     /// thread does that next.
     pub(super) fn choose(
         &self,
         due: Vec<FamilyId>,
-        takes: Takes,
+        max_bytes: u64,
     ) -> (Vec<FamilyId>, Option<FamilyId>) {
         let mut best: Option<(f64, FamilyId)> = None;
         let mut waiting = Vec::new();
-        for family in due {
-            let store = self.family(family);
-            let tables = store.choosable();
-            if candidate(store, &tables, Takes::All).is_none() {
-                // While another thread is at it nobody knows whether it fails again.
+        for id in due {
+            let family = self.family(id);
+            let tables = family.choosable();
+            if candidate(family, &tables, u64::MAX).is_none() {
+                // A compaction that another thread does may still fail again.
                 if tables.claimed.is_empty() {
-                    self.compactions.forgive(family);
+                    self.compactions.forgive(id);
                 }
                 continue;
             }
-            waiting.push(family);
-            if let Some(suitable) = candidate(store, &tables, takes)
+            waiting.push(id);
+            if let Some(suitable) = candidate(family, &tables, max_bytes)
                 && best.is_none_or(|(urgency, _)| suitable.urgency() > urgency)
             {
-                best = Some((suitable.urgency(), family));
+                best = Some((suitable.urgency(), id));
             }
         }
-        (waiting, best.map(|(_, family)| family))
+        (waiting, best.map(|(_, id)| id))
     }
 
     /// Merges claimed SSTables, after a snapshot if the operator wants one.
@@ -244,84 +182,79 @@ impl Core {
         claim: &mut Claim<'_>,
         plan: Plan,
     ) -> Result<(), CompactionError> {
-        self.snapshot_before_compaction(claim.store())?;
-        self.compactor.compact(claim, plan, &self.stopping)
+        self.snapshot_before_compaction(claim.family())?;
+        self.compactor.compact(claim, plan, None).map(drop)
     }
 
-    fn compact_minor(&self, family: FamilyId, takes: Takes) {
-        let store = self.family(family);
+    fn compact_minor(&self, family: &ColumnFamily, max_bytes: u64) {
+        let (id, now) = (family.id(), || self.environment.clock.monotonic());
         let mut plan = None;
-        let claim = store.claim(|tables| {
-            // Another thread may just have failed, and released what it had claimed.
-            let now = self.environment.clock.monotonic();
-            if self.compactions.is_postponed(family, now) {
+        let claim = family.claim(|tables| {
+            // Another thread may just have failed, and released its claim.
+            if self.compactions.is_postponed(id, now()) {
                 return None;
             }
-            let candidate = candidate(store, tables, takes)?;
+            let candidate = candidate(family, tables, max_bytes)?;
             plan = Some(candidate.plan);
             Some(candidate.tables)
         });
         // Another thread may have been faster.
         let (Some(mut claim), Some(plan)) = (claim, plan) else { return };
-        let result = self.compact_claimed(&mut claim, plan);
-        match result {
-            Ok(()) => self.compactions.forgive(family),
+        match self.compact_claimed(&mut claim, plan) {
+            Ok(()) => self.compactions.forgive(id),
             Err(CompactionError::Stopped) => {}
             Err(error) => {
                 let found_damage = claim.tables().iter().any(|table| table.is_damaged());
-                let now = self.environment.clock.monotonic();
                 // The files that are not damaged may still be enough for a compaction.
-                let is_first = found_damage || self.compactions.postpone(family, now);
-                self.tell_failure(store, &error, is_first);
+                let is_first = found_damage || self.compactions.postpone(id, now());
+                self.tell_failure(family, &error, is_first);
             }
         }
         drop(claim);
-        store.remove_replaced();
+        family.remove_replaced();
     }
 
-    /// What passes by itself is told once, however often it is tried.
-    fn tell_failure(&self, store: &ColumnFamily, error: &CompactionError, is_first: bool) {
+    /// Tells of a failure that passes by itself once, however often it is retried.
+    fn tell_failure(&self, family: &ColumnFamily, error: &CompactionError, is_first: bool) {
         let passes = match error {
-            CompactionError::Failed(error) => is_shortage(error),
+            CompactionError::Failed(error) => error.is_shortage(),
             _ => true,
         };
         if passes && !is_first {
             return;
         }
-        let (events, family) = (&self.environment.events, store.schema());
+        let (events, family) = (&self.environment.events, family.schema());
         if let CompactionError::NoRoom { needed } = error {
             let line = format_args!(
                 "insufficient space to compact {family}: {needed} bytes have to be free in a data \
                  directory. It is tried again by itself"
             );
-            events.tell(Level::Warn, lines::TARGET, line);
+            events.tell(Level::Warn, compaction::TARGET, line);
         } else {
             let line = format_args!(
                 "Compaction of {family} failed, its SSTables stay as they are: {error}"
             );
-            events.tell(Level::Error, lines::TARGET, line);
+            events.tell(Level::Error, compaction::TARGET, line);
         }
     }
 
-    /// Works out what is due in the family, which writers and the throttle may have to feel, and
-    /// wakes a thread that does it. To be called when its SSTables have changed.
-    pub(super) fn request_compaction(&self, store: &ColumnFamily) {
-        let thresholds = store.compaction_thresholds();
-        let backlog = compaction::backlog(&store.view().tables, thresholds, store.options());
-        let delay = if self.compactions.is_failing(store.id()) {
-            // Slower writes would not help what cannot be compacted.
+    /// Works out what is due in the family, which slows writers and loosens the throttle, and wakes
+    /// the threads. To be called when its SSTables have changed.
+    pub(super) fn request_compaction(&self, family: &ColumnFamily) {
+        let thresholds = family.compaction_thresholds();
+        let backlog = compaction::backlog(&family.view().tables, thresholds, family.options());
+        let delay = if self.compactions.is_failing(family.id()) {
+            // Slower writes would not help a family that cannot be compacted.
             Duration::ZERO
         } else {
             backlog.write_delay(thresholds)
         };
-        store.pressure().note(backlog, delay);
-        let haste = |store: &ColumnFamily| {
-            let thresholds = store.compaction_thresholds();
-            store.pressure().backlog().haste(thresholds)
+        family.pressure().note(backlog, delay);
+        let haste = |family: &Arc<ColumnFamily>| {
+            family.pressure().backlog().haste(family.compaction_thresholds())
         };
-        let greatest = self.families().map(|store| haste(store)).fold(1.0, f64::max);
-        self.compactor.set_haste(greatest);
-        self.compactions.request(store.id());
+        self.compactor.set_haste(self.families().map(haste).fold(1.0, f64::max));
+        self.compactions.request(family.id());
     }
 
     /// The loop of the housekeeper.
@@ -329,33 +262,31 @@ impl Core {
         let clock = &*self.environment.clock;
         let mut looked_at_all = self.opened_at;
         let mut left = 0;
-        while self.compactions.rest(if left > 0 { ROUND_WITH_FILES } else { ROUND }) {
+        while self.workers.rest(if left > 0 { ROUND_WITH_FILES } else { ROUND }) {
             // Readers of a dropped family may have kept its files.
-            left = self.stores.iter().map(|(_, store)| store.remove_replaced()).sum();
+            left = self.families.iter().map(|(_, family)| family.remove_replaced()).sum();
             let now = clock.monotonic();
-            for family in self.compactions.over(now) {
-                self.compactions.request(family);
-            }
+            self.compactions.request_postponed(now);
             if now.saturating_sub(looked_at_all) >= LOOK_AT_ALL {
                 looked_at_all = now;
-                self.families().for_each(|store| self.compactions.request(store.id()));
+                self.families().for_each(|family| self.compactions.request(family.id()));
             }
         }
     }
 }
 
-/// The compaction that is due in a family.
-fn candidate(store: &ColumnFamily, tables: &Choosable, takes: Takes) -> Option<Candidate> {
-    if store.failure().is_some() {
-        // What was not written to its disk may be needed to make sense of what was.
+/// The compaction of at most this many bytes that is due in a family.
+fn candidate(family: &ColumnFamily, tables: &Choosable, max_bytes: u64) -> Option<Candidate> {
+    if family.failure().is_some() {
+        // Data that were not written to its disk may be needed to make sense of the others.
         return None;
     }
     let circumstances = Circumstances {
-        strategy: store.options().compaction_strategy,
-        leveled_table_bytes: store.options().leveled_table_bytes,
-        thresholds: store.compaction_thresholds(),
-        gc_before: store.gc_before(),
-        now_micros: store.environment().clock.now_micros(),
+        strategy: family.options().compaction_strategy,
+        leveled_table_bytes: family.options().leveled_table_bytes,
+        thresholds: family.compaction_thresholds(),
+        gc_before: family.gc_before(),
+        now_micros: family.environment().clock.now_micros(),
     };
-    compaction::next_minor(tables, &circumstances, takes.max_bytes())
+    compaction::next_minor(tables, &circumstances, max_bytes)
 }

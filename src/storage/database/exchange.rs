@@ -2,8 +2,8 @@
 //! data directories meanwhile.
 
 use super::super::error::{FileContext, FileError, ReadError};
-use super::super::original::{
-    TableOptions, TableReader, TableWriter, WriteError, WrittenTable, can_have_key,
+use super::super::legacy::{
+    TableOptions, TableReader, TableWriter, WriteError, WrittenTable, can_have_key, remove,
 };
 use super::{Core, Database, IngestError};
 use crate::base::fs::{File, FileSystem};
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Bytes of rows that are read or copied at a time.
 const STEP_BYTES: usize = 1 << 20;
 
-/// Why rows cannot be taken from a node of 0.6 or given to it. Nothing is left of them.
+/// Reason why rows cannot be taken from a node of 0.6 or given to it. Nothing is left of them.
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
     /// The file that came is damaged, or cannot be read.
@@ -32,7 +32,7 @@ pub enum ExchangeError {
     /// A row cannot be written in the form of 0.6, or the file cannot.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// Nobody waits for it any more.
+    /// The job was cancelled.
     #[error("nobody waits for it any more")]
     GivenUp,
 }
@@ -43,7 +43,7 @@ impl From<FileError> for ExchangeError {
     }
 }
 
-/// What was taken in.
+/// Amount that was taken in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TakenIn {
     /// Rows of the file.
@@ -104,12 +104,6 @@ impl Drop for OutgoingTable {
     }
 }
 
-fn remove(fs: &dyn FileSystem, path: &Path) {
-    if let Err(error) = fs.remove_file(path) {
-        log::warn!("Cannot remove {}: {error}", path.display());
-    }
-}
-
 /// Removes what an earlier process has left in the folder of a keyspace.
 pub(super) fn clear(fs: &dyn FileSystem, keyspace_folder: &Path) {
     let folder = files::stream_folder(keyspace_folder);
@@ -130,15 +124,15 @@ impl Database {
     /// when `stop` is set.
     pub fn take_in(
         &self,
-        family: FamilyId,
+        id: FamilyId,
         spooled: &SpooledFile,
         stop: &AtomicBool,
     ) -> Result<TakenIn, ExchangeError> {
-        let schema = Arc::clone(self.schema().family(family));
+        let schema = Arc::clone(self.schema().family(id));
         let fs = &*spooled.fs;
         let mut reader =
             TableReader::open(fs, &spooled.path, Arc::clone(&schema), self.partitioner())?;
-        let mut ingest = self.ingest(family)?;
+        let mut ingest = self.ingest(id)?;
         let mut taken = TakenIn { rows: 0, bytes: spooled.length };
         while let Some(part) = reader.next_part(STEP_BYTES)? {
             if stop.load(Ordering::Relaxed) {
@@ -154,15 +148,13 @@ impl Database {
 }
 
 impl Core {
-    /// Makes room for a file of so many bytes that comes from a node of 0.6. An error if there is
-    /// not so much.
-    pub fn spool(&self, family: FamilyId, bytes: u64) -> Result<SpooledFile, FileError> {
-        let store = self.family(family);
-        let fs = Arc::clone(&store.environment().fs);
-        let generation = store.next_generation();
-        let folder = store.roomiest_folder(generation)?;
+    /// Creates a file for this many bytes from a node of 0.6. An error if there is less room.
+    pub fn spool(&self, id: FamilyId, bytes: u64) -> Result<SpooledFile, FileError> {
+        let family = self.family(id);
+        let fs = Arc::clone(&family.environment().fs);
         // Under this name it is removed at the next start.
-        let path = files::temporary(&files::sstable(folder, &store.schema().name, generation));
+        let (_, path) = family.new_path()?;
+        let folder = path.parent().unwrap_or(Path::new("."));
         let room = fs.available_space(folder).context("look at the room of", folder)?;
         if bytes > room {
             return Err(io::ErrorKind::StorageFull.into()).context("make room for", &path);
@@ -176,22 +168,22 @@ impl Core {
     /// whose keys no node of 0.6 can have are left out, with a line in the log.
     pub fn write_out(
         &self,
-        family: FamilyId,
+        id: FamilyId,
         ranges: &[RowRange],
         stop: &AtomicBool,
     ) -> Result<Option<OutgoingTable>, ExchangeError> {
-        let store = self.family(family);
-        let fs = Arc::clone(&store.environment().fs);
-        let generation = store.next_generation();
-        let folder = files::stream_folder(store.roomiest_folder(generation)?);
+        let family = self.family(id);
+        let fs = Arc::clone(&family.environment().fs);
+        let (generation, folder) = family.new_place()?;
+        let folder = files::stream_folder(folder);
         fs.create_dir_all(&folder).context("create", &folder)?;
         let options = TableOptions {
             folder,
             generation,
             partitioner: self.partitioner(),
-            column_index_bytes: store.options().column_index_bytes,
+            column_index_bytes: family.options().column_index_bytes,
         };
-        let schema = Arc::clone(self.schema().family(family));
+        let schema = Arc::clone(self.schema().family(id));
         let mut writer = TableWriter::create(Arc::clone(&fs), schema, options)?;
         let mut left_out = 0_u64;
         for range in ranges {
@@ -200,7 +192,7 @@ impl Core {
                 if stop.load(Ordering::Relaxed) {
                     return Err(ExchangeError::GivenUp);
                 }
-                let piece = store.read_piece(range, after.as_ref(), STEP_BYTES)?;
+                let piece = family.read_piece(range, after.as_ref(), STEP_BYTES)?;
                 left_out += self.write_rows(&mut writer, &piece.rows)?;
                 after = piece.next;
                 if after.is_none() {
@@ -211,7 +203,7 @@ impl Core {
         if left_out > 0 {
             log::warn!(
                 "{left_out} rows of {} have keys that no node of 0.6 can have: they stay here",
-                store.schema()
+                family.schema()
             );
         }
         Ok(writer.finish()?.map(|table| OutgoingTable { fs, table }))

@@ -1,7 +1,7 @@
-//! Reasons for which a node does not serve as it should, as far as its storage knows them.
+//! Reasons why a node does not serve as it should, as far as its storage knows them.
 
 use super::Core;
-use crate::base::lock::{Mutex, MutexGuard, rank};
+use crate::base::lock::{Mutex, rank};
 use crate::model::schema::FamilyId;
 use crate::storage::commitlog::LogError;
 use crate::storage::family::ColumnFamily;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::Ordering;
 
-/// A reason for which a node does not serve as it should.
+/// A reason why a node does not serve as it should.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {
     /// Its kind, for programs.
@@ -24,7 +24,7 @@ pub struct Trouble {
 pub enum TroubleKind {
     /// An operator has drained the node, or it is about to end.
     Drained,
-    /// The other nodes have removed it from the ring: it serves nobody.
+    /// The other nodes have removed it from the ring: it serves no clients.
     Removed,
     /// Other nodes ignore it for its generation, and take it for dead.
     Refused,
@@ -64,31 +64,27 @@ pub(super) struct Shortages {
 }
 
 impl Shortages {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Option<FamilyId>, String>> {
-        self.reasons.lock()
-    }
-
     /// Notes a shortage of the commit log, and logs it if it is new.
     pub(super) fn log_is_full(&self, reason: &dyn fmt::Display) {
         self.begin(None, "writes are refused until there is room", reason);
     }
 
     /// Notes that a memtable waits to be written, and logs it if that is new.
-    pub(super) fn flush_waits(&self, store: &ColumnFamily, reason: &dyn fmt::Display) {
-        let what = format!("{}: its memtable waits to be written", store.schema());
-        self.begin(Some(store.id()), &what, reason);
+    pub(super) fn flush_waits(&self, family: &ColumnFamily, reason: &dyn fmt::Display) {
+        let what = format!("{}: its memtable waits to be written", family.schema());
+        self.begin(Some(family.id()), &what, reason);
     }
 
     fn begin(&self, family: Option<FamilyId>, what: &str, reason: &dyn fmt::Display) {
-        self.lock().entry(family).or_insert_with(|| {
+        self.reasons.lock().entry(family).or_insert_with(|| {
             log::error!("{what}: {reason}");
             reason.to_string()
         });
     }
 
-    /// Notes that there is none any more, and logs it if there was one.
+    /// Ends a shortage, and logs that.
     pub(super) fn end(&self, family: Option<FamilyId>) {
-        if let Some(reason) = self.lock().remove(&family) {
+        if let Some(reason) = self.reasons.lock().remove(&family) {
             log::info!("this is over: {reason}");
         }
     }
@@ -98,7 +94,7 @@ impl Core {
     /// Ends the shortage of a commit log for which a segment can be made again. Free space does
     /// not tell, as there are quotas and limits, nor does a write that fits into the last segment.
     pub(super) fn look_for_room(&self) {
-        let is_log_full = self.shortages.lock().contains_key(&None);
+        let is_log_full = self.shortages.reasons.lock().contains_key(&None);
         if is_log_full && self.log.prepare_segment().is_ok() {
             self.shortages.end(None);
         }
@@ -107,13 +103,13 @@ impl Core {
     /// Whether writes wait for memory that no flush can free.
     fn waits_for_memory(&self) -> bool {
         let used = self.environment.memtable_memory.load(Ordering::Relaxed);
-        let waits = self.shortages.lock().keys().any(Option::is_some);
-        waits && used > self.memtable_budget
+        let waits = self.shortages.reasons.lock().keys().any(Option::is_some);
+        waits && used > self.options.memtable_budget_bytes
     }
 }
 
 impl Core {
-    /// The reasons for which the node does not serve as it should; none if all is well.
+    /// The reasons why the node does not serve as it should.
     pub fn troubles(&self) -> Vec<Trouble> {
         let mut troubles = Vec::new();
         let mut add = |kind, text: String| troubles.push(Trouble { kind, text });
@@ -129,7 +125,7 @@ impl Core {
             let text = "takes no writes: the memory for memtables is used up";
             add(TroubleKind::MemoryFull, text.to_owned());
         }
-        for (family, reason) in &*self.shortages.lock() {
+        for (family, reason) in &*self.shortages.reasons.lock() {
             match family {
                 None => add(TroubleKind::NoRoom, format!("takes no writes: {reason}")),
                 Some(family) => {
@@ -139,12 +135,12 @@ impl Core {
                 }
             }
         }
-        for store in self.families() {
-            if let Some(failure) = store.failure() {
-                let text = format!("{} takes no writes: {failure}", store.schema());
+        for family in self.families() {
+            if let Some(failure) = family.failure() {
+                let text = format!("{} takes no writes: {failure}", family.schema());
                 add(TroubleKind::FamilyFailed, text);
             }
-            for table in store.view().tables.iter().filter(|table| table.is_damaged()) {
+            for table in family.view().tables.iter().filter(|table| table.is_damaged()) {
                 let text = format!("{} is damaged", table.path().display());
                 add(TroubleKind::Damaged, text);
             }

@@ -1,44 +1,37 @@
-//! Rows that come from other nodes in token order: they become SSTables that count all at once,
-//! past the commit log and the memtables.
+//! Rows from other nodes, in token order: they become SSTables that are live all at once, past the
+//! commit log and the memtables.
 
 use super::super::error::{FileError, ReadError};
-use super::super::family::{ColumnFamily, OutputShape, Outputs};
+use super::super::family::{ColumnFamily, Refusal};
 use super::super::options::CompactionStrategy;
-use super::flushes::is_shortage;
+use super::super::sstable::SplitWriter;
 use super::{Core, Database};
 use crate::model::cell::{Cell, CellState};
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
 use crate::model::version::RowVersion;
-use crate::ring::DecoratedKey;
-use crate::storage::files;
 use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::atomic::Ordering as AtomicOrdering;
 
-/// After so many bytes another SSTable is begun, where there are no levels: what comes as one need
-/// not stay one giant.
+/// Bytes after which another SSTable is begun, where there are no levels: rows that come together
+/// need not stay in one huge file.
 const TABLE_BYTES: u64 = 1 << 30;
 
-/// Why rows were not taken. Nothing of the ingest counts then, and nothing of it is left.
+/// Reason why rows were not taken. Nothing of the ingest is live then, and nothing of it is left.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum IngestError {
-    /// The store has failed and takes no more writes.
-    #[error("{family} takes no more writes: {reason}")]
-    Failed {
-        /// The column family.
-        family: String,
-        /// What went wrong.
-        reason: String,
-    },
-    /// A row, or a cell of it, stands where it should not.
+    /// The column family takes no writes.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// A row or one of its cells is out of order.
     #[error("row {key} does not come in order, or its cells do not")]
     OutOfOrder {
         /// The row.
         key: RowKey,
     },
-    /// The column family cannot hold this.
+    /// The column family cannot hold the row.
     #[error("row {key} holds what its column family cannot")]
     Unsuitable {
         /// The row.
@@ -60,7 +53,7 @@ pub enum IngestError {
 
 impl From<ReadError> for IngestError {
     fn from(error: ReadError) -> Self {
-        if is_shortage(&error) { Self::Shortage(error) } else { Self::Disk(error) }
+        if error.is_shortage() { Self::Shortage(error) } else { Self::Disk(error) }
     }
 }
 
@@ -70,181 +63,152 @@ impl From<FileError> for IngestError {
     }
 }
 
-/// Rows on their way into a column family. What was pushed counts when [`Ingest::finish`] has
-/// returned; if that is never called, nothing is left of it. The storage stays locked, though
-/// closed, as long as this lives.
+/// Rows on their way into a column family. They are live when [`Ingest::finish`] has returned; if
+/// that is never called, nothing is left of them. The storage stays locked, though closed, as long
+/// as this lives.
 #[derive(Debug)]
 pub struct Ingest {
     core: Arc<Core>,
-    store: Arc<ColumnFamily>,
+    family: Arc<ColumnFamily>,
     /// `None` after a failure.
     writing: Option<Writing>,
 }
 
 #[derive(Debug)]
 struct Writing {
-    outputs: Outputs<Arc<ColumnFamily>>,
-    row: Option<OpenRow>,
-}
-
-/// The row that was pushed last, which may go on.
-#[derive(Debug)]
-struct OpenRow {
-    key: DecoratedKey,
-    deletion: Deletion,
-    last: Option<Cell>,
-    /// The last deletion of a super column.
+    /// Goes on with a row in another SSTable where it has changed while it was copied: its written
+    /// part cannot be changed any more.
+    rows: SplitWriter<'static>,
+    /// The last deletion of a super column in the row.
     marker: Option<Cell>,
 }
 
 impl Database {
     /// Begins to take rows in.
-    pub fn ingest(&self, family: FamilyId) -> Result<Ingest, IngestError> {
+    pub fn ingest(&self, id: FamilyId) -> Result<Ingest, IngestError> {
         let core = Arc::clone(&self.core);
-        let store = Arc::clone(core.family(family));
-        check(&core, &store)?;
-        let split_bytes = match store.options().compaction_strategy {
+        let family = Arc::clone(core.family(id));
+        check(&core, &family)?;
+        let split_bytes = match family.options().compaction_strategy {
             CompactionStrategy::SizeTiered => TABLE_BYTES,
-            CompactionStrategy::Leveled => store.options().leveled_table_bytes,
+            CompactionStrategy::Leveled => family.options().leveled_table_bytes,
         };
-        // They overlap with all that there is, as those of a flush do.
-        let shape = OutputShape { level: 0, split_bytes, expected_rows: None };
-        let outputs = Outputs::new(Arc::clone(&store), shape);
-        Ok(Ingest { core, store, writing: Some(Writing { outputs, row: None }) })
+        // Level 0, as they overlap with all others.
+        let outputs = ColumnFamily::outputs(Arc::clone(&family), 0, split_bytes, None);
+        let writing = Some(Writing { rows: SplitWriter::new(outputs), marker: None });
+        Ok(Ingest { core, family, writing })
     }
 }
 
 impl Ingest {
-    /// Adds a row, or more of the row before: its cells in order, all behind those that were there.
+    /// Adds a row, or more of the row before: its cells in order, after those that were pushed.
     /// Only the deletions of the row and of the super column in which the row was cut may be
     /// repeated. Rows come in token order.
     pub fn push(&mut self, key: &RowKey, version: &RowVersion) -> Result<(), IngestError> {
         let mut writing = self.writing.take().ok_or(IngestError::GivenUp)?;
-        check(&self.core, &self.store)?;
-        writing.push(&self.store, key, version)?;
+        check(&self.core, &self.family)?;
+        writing.push(&self.family, key, version)?;
         self.writing = Some(writing);
         Ok(())
     }
 
     /// Bytes that were written so far.
     pub fn bytes(&self) -> u64 {
-        self.writing.as_ref().map_or(0, |writing| writing.outputs.bytes())
+        self.writing.as_ref().map_or(0, |writing| writing.rows.bytes())
     }
 
-    /// Makes all that was pushed count, durably and in one step. Returns the bytes of the SSTables.
+    /// Makes all rows live, durably and in one step. Returns the bytes of the SSTables.
     pub fn finish(mut self) -> Result<u64, IngestError> {
-        let writing = self.writing.take().ok_or(IngestError::GivenUp)?;
-        check(&self.core, &self.store)?;
-        let Writing { mut outputs, row } = writing;
-        if row.is_some() {
-            outputs.open_file()?.end_row()?;
+        let Writing { mut rows, .. } = self.writing.take().ok_or(IngestError::GivenUp)?;
+        check(&self.core, &self.family)?;
+        if rows.row().is_some() {
+            rows.end_row()?;
         }
-        let (new, _) = outputs.finish()?;
+        let new = rows.finish()?;
         if new.is_empty() {
             return Ok(0);
         }
-        self.store.replace(&[], &new, None)?;
-        for table in &new {
-            let name = &self.store.schema().name;
-            let file = files::sstable(&table.folder, name, table.generation);
-            log::debug!("Created {} ({} bytes)", file.display(), table.bytes);
+        if !self.family.add(&new)? {
+            self.family.check_writable()?;
+            return Err(IngestError::GivenUp);
+        }
+        for file in &new {
+            let path = file.path.with_extension("");
+            log::debug!("Created {} ({} bytes)", path.display(), file.bytes);
         }
         self.core.note_families();
-        self.core.request_compaction(&self.store);
-        Ok(new.iter().map(|table| table.bytes).sum())
+        self.core.request_compaction(&self.family);
+        Ok(new.iter().map(|file| file.bytes).sum())
     }
 }
 
-fn check(core: &Core, store: &ColumnFamily) -> Result<(), IngestError> {
+fn check(core: &Core, family: &ColumnFamily) -> Result<(), IngestError> {
     if core.stopping.load(AtomicOrdering::Relaxed) {
         return Err(IngestError::Stopped);
     }
-    let dropped = || store.refuses_writes().then_some("it was dropped");
-    let Some(reason) = store.failure().or_else(dropped) else { return Ok(()) };
-    Err(IngestError::Failed { family: store.schema().to_string(), reason: reason.to_owned() })
+    Ok(family.check_writable()?)
 }
 
 impl Writing {
     fn push(
         &mut self,
-        store: &ColumnFamily,
+        family: &ColumnFamily,
         key: &RowKey,
         version: &RowVersion,
     ) -> Result<(), IngestError> {
         if key.as_bytes().is_empty() {
             return Err(IngestError::Unsuitable { key: key.clone() });
         }
-        let deletion = version.deletion;
-        let decorated = store.environment().partitioner.decorate(key.clone());
-        match self.row.as_ref().map(|row| (row.key.cmp(&decorated), row.deletion)) {
+        let decorated = family.environment().partitioner.decorate(key.clone());
+        let last = self.rows.row().map(|row| (row.key.cmp(&decorated), row.deletion));
+        let deletion = match last {
             Some((Ordering::Greater, _)) => {
                 return Err(IngestError::OutOfOrder { key: key.clone() });
             }
-            Some((Ordering::Equal, before)) => {
-                let merged = before.merge(deletion);
-                if merged != before {
-                    self.begin_elsewhere(decorated, merged)?;
-                }
+            Some((Ordering::Equal, before)) => before.merge(version.deletion),
+            Some((Ordering::Less, _)) | None => version.deletion,
+        };
+        if last != Some((Ordering::Equal, deletion)) {
+            if last.is_some() {
+                self.rows.end_row()?;
             }
-            Some((Ordering::Less, _)) => {
-                self.outputs.open_file()?.end_row()?;
-                self.begin(decorated, deletion)?;
-            }
-            None => self.begin(decorated, deletion)?,
+            self.rows.begin_row(&decorated, deletion)?;
+            self.marker = None;
         }
-        version.cells.iter().try_for_each(|cell| self.push_cell(store, key, cell))
-    }
-
-    fn begin(&mut self, key: DecoratedKey, deletion: Deletion) -> Result<(), FileError> {
-        self.outputs.begin_row()?.begin_row(&key, deletion);
-        self.row = Some(OpenRow { key, deletion, last: None, marker: None });
-        Ok(())
-    }
-
-    /// Goes on with the row in another SSTable: it has changed while it was copied, and what is
-    /// written of it cannot be changed any more.
-    fn begin_elsewhere(&mut self, key: DecoratedKey, deletion: Deletion) -> Result<(), FileError> {
-        self.outputs.open_file()?.end_row()?;
-        self.outputs.end()?;
-        self.begin(key, deletion)
+        version.cells.iter().try_for_each(|cell| self.push_cell(family, key, cell))
     }
 
     fn push_cell(
         &mut self,
-        store: &ColumnFamily,
+        family: &ColumnFamily,
         key: &RowKey,
         cell: &Cell,
     ) -> Result<(), IngestError> {
-        let family = store.schema();
-        let Some(row) = &self.row else { return Err(IngestError::GivenUp) };
-        if !family.can_hold(cell.state(), cell.place()) {
+        let schema = family.schema();
+        let Some(row) = self.rows.row() else { return Err(IngestError::GivenUp) };
+        if !schema.can_hold(cell.state(), cell.place()) {
             return Err(IngestError::Unsuitable { key: key.clone() });
         }
         let is_marker = cell.state() == CellState::SuperTombstone;
         let is_in_super = |other: &&Cell| {
-            let order = family.comparator().compare(other.super_name(), cell.super_name());
+            let order = schema.comparator().compare(other.super_name(), cell.super_name());
             order == Ordering::Equal
         };
         if let Some(last) = &row.last
-            && family.compare(last.place(), cell.place()) != Ordering::Less
+            && schema.compare(last.place(), cell.place()) != Ordering::Less
         {
             if !is_marker || !is_in_super(&last) {
                 return Err(IngestError::OutOfOrder { key: key.clone() });
             }
-            let known = row.marker.as_ref().filter(is_in_super).and_then(Cell::deletion);
+            let known = self.marker.as_ref().filter(is_in_super).and_then(Cell::deletion);
             let known = known.unwrap_or(Deletion::NONE);
             if known.merge(cell.deletion().unwrap_or(Deletion::NONE)) == known {
                 return Ok(());
             }
-            let (key, deletion) = (row.key.clone(), row.deletion);
-            self.begin_elsewhere(key, deletion)?;
         }
-        self.outputs.open_file()?.push(cell)?;
-        if let Some(row) = &mut self.row {
-            row.last = Some(cell.clone());
-            if is_marker {
-                row.marker = Some(cell.clone());
-            }
+        self.rows.push(cell)?;
+        if is_marker {
+            self.marker = Some(cell.clone());
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The column families that have had data, as noted in the column family `LocationInfo` of the
+//! Names of the column families that have had data, kept in the column family `LocationInfo` of the
 //! keyspace `system`. A folder that is empty because it is not mounted looks like that of a family
 //! without data, and the node would answer that there is nothing.
 //!
@@ -23,15 +23,15 @@ use std::sync::Arc;
 const ROW: &str = "Families";
 
 /// The families of users of which the data directories hold nothing.
-pub(super) fn without_files(stores: &[Arc<ColumnFamily>]) -> BTreeSet<FamilyId> {
-    let stores = stores.iter().filter(|store| is_of_users(store) && !has_files(store));
-    stores.map(|store| store.id()).collect()
+pub(super) fn without_files(families: &[Arc<ColumnFamily>]) -> BTreeSet<FamilyId> {
+    let families = families.iter().filter(|family| is_of_users(family) && !has_files(family));
+    families.map(|family| family.id()).collect()
 }
 
 /// Fails if one of these families is noted as one that has had data; if that loss is accepted,
 /// returns those.
 pub(super) fn check(
-    stores: &[Arc<ColumnFamily>],
+    families: &[Arc<ColumnFamily>],
     noted: &BTreeSet<FamilyId>,
     without_files: &BTreeSet<FamilyId>,
     accepts_loss: bool,
@@ -39,12 +39,12 @@ pub(super) fn check(
     let lost: Vec<FamilyId> = without_files.intersection(noted).copied().collect();
     match lost.first() {
         Some(family) if !accepts_loss => {
-            let family = stores[family.0 as usize].schema().to_string();
+            let family = families[family.0 as usize].schema().to_string();
             Err(StorageError::LostFamily { family, count: lost.len() })
         }
         _ => {
             for family in &lost {
-                let family = stores[family.0 as usize].schema();
+                let family = families[family.0 as usize].schema();
                 log::error!(
                     "{family} has had data, of which nothing is left: this loss is accepted"
                 );
@@ -55,25 +55,25 @@ pub(super) fn check(
 }
 
 /// Returns the families that earlier starts have noted.
-pub(super) fn noted(stores: &[Arc<ColumnFamily>]) -> Result<BTreeSet<FamilyId>, StorageError> {
-    let Some(info) = location_info(stores) else { return Ok(BTreeSet::new()) };
+pub(super) fn noted(families: &[Arc<ColumnFamily>]) -> Result<BTreeSet<FamilyId>, StorageError> {
+    let Some(info) = location_info(families) else { return Ok(BTreeSet::new()) };
     let row = read(info, ROW)?;
-    let is_noted = |store: &&Arc<ColumnFamily>| {
-        let name = store.schema().to_string();
+    let is_noted = |family: &&Arc<ColumnFamily>| {
+        let name = family.schema().to_string();
         row.cells.iter().any(|cell| cell.name() == name.as_bytes())
     };
-    Ok(stores.iter().filter(is_noted).map(|store| store.id()).collect())
+    Ok(families.iter().filter(is_noted).map(|family| family.id()).collect())
 }
 
 /// Fails if the node's own keyspace is lost: a family of users has files that this node has written
 /// and not noted, and nothing says who the node is. Before the first flush of what it keeps about
 /// itself all of it is in the commit log.
 pub(super) fn check_own(
-    stores: &[Arc<ColumnFamily>],
+    families: &[Arc<ColumnFamily>],
     noted: &BTreeSet<FamilyId>,
     replayed: &Replayed,
 ) -> Result<(), StorageError> {
-    let Some(info) = location_info(stores).filter(|info| !has_files(info)) else { return Ok(()) };
+    let Some(info) = location_info(families).filter(|info| !has_files(info)) else { return Ok(()) };
     // A crash may have come between a flush and the note.
     let is_just_flushed = |it: &Arc<ColumnFamily>| {
         replayed.segments.iter().any(|segment| segment.id == it.flushed_position().segment)
@@ -81,15 +81,15 @@ pub(super) fn check_own(
     let is_lost = |it: &&Arc<ColumnFamily>| {
         is_of_users(it) && it.is_of_node() && !noted.contains(&it.id()) && !is_just_flushed(it)
     };
-    let Some(family) = stores.iter().find(is_lost) else { return Ok(()) };
+    let Some(family) = families.iter().find(is_lost) else { return Ok(()) };
     if !read(info, OWN_ROW)?.cells.is_empty() {
         return Ok(());
     }
     Err(StorageError::LostSystem { family: family.schema().to_string() })
 }
 
-fn location_info(stores: &[Arc<ColumnFamily>]) -> Option<&Arc<ColumnFamily>> {
-    stores.iter().find(|store| !is_of_users(store) && store.schema().name == LOCATION_INFO)
+fn location_info(families: &[Arc<ColumnFamily>]) -> Option<&Arc<ColumnFamily>> {
+    families.iter().find(|family| !is_of_users(family) && family.schema().name == LOCATION_INFO)
 }
 
 fn read(info: &ColumnFamily, row: &str) -> Result<RowSlice, StorageError> {
@@ -98,26 +98,26 @@ fn read(info: &ColumnFamily, row: &str) -> Result<RowSlice, StorageError> {
     read.map_err(StorageError::Families)
 }
 
-pub(super) fn is_of_users(store: &ColumnFamily) -> bool {
-    store.schema().keyspace != KEYSPACE
+pub(super) fn is_of_users(family: &ColumnFamily) -> bool {
+    family.schema().keyspace != KEYSPACE
 }
 
-/// Whether a family has SSTables, or had some that were purged or given up by an operator.
-fn has_files(store: &ColumnFamily) -> bool {
-    store.has_manifest()
-        || store.flushed_position() > Position::default()
-        || !store.view().tables.is_empty()
+/// Whether a family has SSTables, or had some that were purged or abandoned by an operator.
+fn has_files(family: &ColumnFamily) -> bool {
+    family.has_manifest()
+        || family.flushed_position() > Position::default()
+        || !family.view().tables.is_empty()
 }
 
 impl Core {
-    /// Notes the families of users that have had data by now. Durable with the next sync of the
-    /// commit log; a failure is told, and made up for at the next flush or start.
+    /// Notes the families of users that have data now. Durable with the next sync of the commit
+    /// log. A failure is logged; the next flush or start tries again.
     pub(super) fn note_families(&self) {
         let mut noted = self.noted_families.lock();
-        let is_new = |store: &&Arc<ColumnFamily>| {
-            is_of_users(store) && has_files(store) && !noted.contains(&store.id())
+        let is_new = |family: &&Arc<ColumnFamily>| {
+            is_of_users(family) && has_files(family) && !noted.contains(&family.id())
         };
-        let new = self.families().filter(is_new).map(|store| store.id());
+        let new = self.families().filter(is_new).map(|family| family.id());
         let new: Vec<FamilyId> = new.collect();
         let is_written = self.write_families(&new, |row, name, millis| {
             row.insert((b"", name), b"", millis);

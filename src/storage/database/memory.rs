@@ -1,19 +1,19 @@
 //! The memory of memtables: writers wait when it is used up, and the largest memtable is flushed
 //! when half of it is.
 
-use super::super::background::{FlushCause, Work};
 use super::super::caches::{ByteBudget, CacheStats};
 use super::super::family::ColumnFamily;
+use super::super::flush_queue::FlushCause;
 use super::flushes::RETRY_PAUSE;
-use super::write::refusal;
 use super::{Core, WriteError};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Before memtables take up this part of the budget, none is flushed for memory unless a writer
-/// waits for it: each would make a tiny SSTable.
+/// Part of the budget below which no memtable is flushed for memory unless a writer waits for it:
+/// each would make a tiny SSTable.
 const WORTH_FLUSHING: u64 = 64;
 
-/// Memory that a storage core uses and may use, in bytes.
+/// Memory of a storage core, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryUse {
     /// All memtables, those being flushed included.
@@ -24,16 +24,15 @@ pub struct MemoryUse {
     pub key_caches: (u64, u64),
     /// The row caches of all column families, and what they may take together.
     pub row_caches: (u64, u64),
-    /// The block cache, in bytes.
+    /// The block cache.
     pub block_cache: CacheStats,
 }
 
 impl Core {
-    /// Memtables being full is no reason to fail: writers go as fast as the disk does.
+    /// Waits while memtables are full: writers go as fast as the disk does.
     pub(super) fn wait_for_memory(&self, may_block: bool) -> Result<(), WriteError> {
-        let used = || self.environment.memtable_memory.load(Ordering::Relaxed);
         self.request_for_memory();
-        if used() <= self.memtable_budget {
+        if self.memtable_memory() <= self.options.memtable_budget_bytes {
             return Ok(());
         }
         if !may_block {
@@ -41,14 +40,12 @@ impl Core {
         }
         let (lock, freed) = &self.memory_freed;
         let mut guard = lock.lock();
-        while used() > self.memtable_budget {
+        while self.memtable_memory() > self.options.memtable_budget_bytes {
             if self.stopping.load(Ordering::Relaxed) {
                 return Err(WriteError::Closed);
             }
-            if !self.can_free_memory()
-                && let Some(refusal) = self.families().find_map(|store| refusal(store))
-            {
-                return Err(refusal);
+            if !self.can_free_memory() {
+                self.families().try_for_each(|family| family.check_writable())?;
             }
             self.request_largest();
             freed.wait_for(&mut guard, RETRY_PAUSE);
@@ -59,57 +56,66 @@ impl Core {
     /// Lets writers that wait for memory look again.
     pub(super) fn wake_writers(&self) {
         let (lock, freed) = &self.memory_freed;
-        // Taken, so that a writer between its look and its wait is not missed.
+        // A writer between its look and its wait must not miss this.
         drop(lock.lock());
         freed.notify_all();
     }
 
-    /// Asks for a flush when half of the memory is used.
+    /// Requests a flush when half of the memory is used.
     pub(super) fn request_for_memory(&self) {
-        let used = self.environment.memtable_memory.load(Ordering::Relaxed);
-        if used > self.memtable_budget / 2 && self.is_half_full(used) {
+        let used = self.memtable_memory();
+        if used > self.options.memtable_budget_bytes / 2 && self.is_half_full(used) {
             self.request_largest();
         }
     }
 
-    /// Whether half of the memory is used that failed families leave to the others. No flush gets
-    /// back what those hold, so that it must not make the others flush with every write.
-    fn is_half_full(&self, used: u64) -> bool {
-        let failed = self.families().filter(|store| store.failure().is_some());
-        let held: u64 = failed.map(|store| store.view().memory()).sum();
-        let half = self.memtable_budget.saturating_sub(held) / 2;
-        used.saturating_sub(held) > half.max(self.memtable_budget / WORTH_FLUSHING)
+    pub(super) fn memtable_memory(&self) -> u64 {
+        self.environment.memtable_memory.load(Ordering::Relaxed)
     }
 
-    /// Asks for a flush of the largest memtable, unless one that frees memory is due or under way:
-    /// until it has, the next one grows.
+    /// Whether half of the memory is used that failed families leave to the others. No flush frees
+    /// what those hold, so that it must not make the others flush with every write.
+    fn is_half_full(&self, used: u64) -> bool {
+        let failed = self.families().filter(|family| family.failure().is_some());
+        let held: u64 = failed.map(|family| family.view().memory()).sum();
+        let half = self.options.memtable_budget_bytes.saturating_sub(held) / 2;
+        used.saturating_sub(held) > half.max(self.options.memtable_budget_bytes / WORTH_FLUSHING)
+    }
+
+    /// Requests a flush of the largest memtable, unless one that frees memory is due or running:
+    /// until it ends, the next one grows.
     fn request_largest(&self) {
-        if self.flushing.load(Ordering::Relaxed) > 0 || self.flushes.has_urgent() {
+        if self.flushes.is_busy() {
             return;
         }
-        let work = |store: &ColumnFamily| Work::Flush(store.id(), FlushCause::Memory);
-        let able = self
-            .families()
-            .filter(|store| store.failure().is_none() && !self.flushes.is_put_off(work(store)));
-        let largest = able.max_by_key(|store| store.view().active.memory());
-        if let Some(store) = largest.filter(|store| !store.view().active.is_empty()) {
-            self.flushes.push(work(store));
+        let able = self.sound_families().filter(|family| !self.flushes.is_deferred(family.id()));
+        let largest = able.max_by_key(|family| family.view().active.memory());
+        if let Some(family) = largest.filter(|family| !family.view().active.is_empty()) {
+            self.flushes.push(family.id(), FlushCause::Memory);
         }
     }
 
-    /// Whether a flush may free memory. What a failed family holds stays in memory, and readable.
+    /// Whether a flush may free memory. The memtables of a failed family stay in memory, and
+    /// readable.
     fn can_free_memory(&self) -> bool {
-        let mut sound = self.families().filter(|store| store.failure().is_none());
-        sound.any(|store| store.view().memtables().any(|memtable| !memtable.is_empty()))
+        let has_data = |family: &Arc<ColumnFamily>| {
+            family.view().memtables().any(|memtable| !memtable.is_empty())
+        };
+        self.sound_families().any(has_data)
     }
 
-    /// Memory that memtables and blocks use and may use.
+    /// The families that have not failed.
+    pub(super) fn sound_families(&self) -> impl Iterator<Item = &Arc<ColumnFamily>> {
+        self.families().filter(|family| family.failure().is_none())
+    }
+
+    /// Memory of memtables and caches, and their bounds.
     pub fn memory_use(&self) -> MemoryUse {
         let environment = &self.environment;
         let of = |budget: &ByteBudget| (budget.used(), budget.limit());
         MemoryUse {
-            memtables: environment.memtable_memory.load(Ordering::Relaxed),
-            memtable_budget: self.memtable_budget,
+            memtables: self.memtable_memory(),
+            memtable_budget: self.options.memtable_budget_bytes,
             key_caches: of(&environment.key_cache_budget),
             row_caches: of(&environment.row_cache_budget),
             block_cache: environment.cache.stats(),

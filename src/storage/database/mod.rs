@@ -1,26 +1,25 @@
-//! All column families of a node together with the commit log: what the rest of the server uses.
+//! All column families of a node together with the commit log: the face of the storage core.
 //!
 //! ```text
-//!   open         directories, locks, column families, threads
-//!   replay       what the commit log holds is applied, and the log is opened behind it
-//!   write        the path of a mutation; back pressure
-//!   flushes      the threads that write memtables to disk
-//!   compactions  the threads that merge SSTables, and the housekeeper
-//!   cleanup      drops what other nodes own, or everything
-//!   caches       the thread that fills caches after a start, and saves their keys
-//!   ingest       rows that come from other nodes
-//!   exchange     rows that come from nodes of 0.6 and go to them, as files
+//!   open            directories, locks, column families, workers
 //!   known_families  which column families have had data, so that lost ones are missed
-//!   validation   what this node has, for who compares replicas
-//!   health       why the node does not serve as it should
-//!   memory       waits for memory, and flushes that free some
-//!   schema_changes  families that are added and dropped
-//!   snapshots    hard links to the SSTables of one moment
-//!   unconfigured data of column families that are not configured
+//!   replay          applies the commit log, and opens it
+//!   unconfigured    data of column families that are not configured
+//!   write           the path of a mutation; back pressure
+//!   memory          bounds the memory of memtables
+//!   flushes         writes memtables to disk
+//!   compactions     merges SSTables; the housekeeper
+//!   cleanup         drops rows that other nodes own, or all rows
+//!   caches          fills caches after a start, and saves their keys
+//!   ingest          rows from other nodes
+//!   exchange        rows from and for nodes of 0.6, as files
+//!   validation      rows for a comparison of replicas
+//!   snapshots       hard links to the SSTables of one moment
+//!   schema_changes  adds and drops column families
+//!   health          reasons why the node does not serve as it should
 //! ```
 //!
-//! Locks: that of a flush first, then the gate; then as [`super::family`] and
-//! [`super::memtable`] say.
+//! Locks: the flush lock before the gate; then as in [`super::family`] and [`super::memtable`].
 
 mod caches;
 mod cleanup;
@@ -47,22 +46,26 @@ pub use health::{Trouble, TroubleKind};
 pub use ingest::{Ingest, IngestError};
 pub use memory::MemoryUse;
 pub use open::StorageError;
-pub(super) use open::{lock_present_directories, new_environment, prepare_directories};
+pub(super) use open::{
+    lock_present_directories, new_environment, open_family, prepare_directories,
+};
+pub(super) use replay::{Opening, Replayer, Unapplied, flush_all};
 pub use schema_changes::SchemaChangeError;
+pub(super) use unconfigured::Records;
 pub use validation::ValidationSet;
 
 use self::health::Shortages;
-use self::snapshots::Snapshots;
-use super::background::{FlushCause, WorkQueue};
 use super::caches::CacheStats;
-use super::commitlog::{CommitLog, LogError, Position};
+use super::commitlog::{CommitLog, LogError, Position, SyncCallback};
 use super::compaction::{
     CompactionError, CompactionProgress, CompactionTotals, Compactor, Plan, ThresholdError,
     Thresholds,
 };
 use super::error::ReadError;
-use super::family::{ColumnFamily, Environment};
+use super::family::{ColumnFamily, Environment, Refusal};
+use super::flush_queue::{FlushCause, FlushQueue};
 use super::memtable::Memtable;
+use super::options::Options;
 use super::system::log_guard::LogGuard;
 use crate::base::budget::Budget;
 use crate::base::clock::Clock;
@@ -70,45 +73,47 @@ use crate::base::context::RequestContext;
 use crate::base::events::Events;
 use crate::base::fs::{FileSystem, Lock};
 use crate::base::lock::{Condvar, Mutex, rank};
+use crate::base::worker::{Gauge, Spawner, Workers};
 use crate::model::schema::{FamilyId, Schema};
 use crate::ring::{Partitioner, RowSamples, Token, TokenRange};
-use caches::SavedCaches;
 use compactions::CompactionQueue;
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// The outer world of a storage core.
+/// Environment of a storage core.
 #[derive(Debug, Clone)]
 pub struct Components {
-    /// Where files are.
+    /// The disk.
     pub fs: Arc<dyn FileSystem>,
     /// The time.
     pub clock: Arc<dyn Clock>,
-    /// Who hears of what happens.
+    /// Receiver of log lines.
     pub events: Events,
+    /// Starts the threads that work in the background.
+    pub spawner: Spawner,
 }
 
-/// Why a write was not taken.
+impl Components {
+    /// A storage core with background threads, whose log lines are dropped.
+    pub fn new(fs: Arc<dyn FileSystem>, clock: Arc<dyn Clock>) -> Self {
+        Self { fs, clock, events: Events::ignored(), spawner: Spawner::Threads }
+    }
+}
+
+/// Reason why a write was not taken.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum WriteError {
     /// Memtables are at their bound, or the commit log needs a new segment, and the caller must
     /// not wait. Nothing happened.
     #[error("the write has to wait")]
     WouldBlock,
-    /// The store has failed and takes no more writes. Nothing happened.
-    #[error("{family} takes no more writes: {reason}")]
-    Failed {
-        /// The column family.
-        family: String,
-        /// What went wrong.
-        reason: String,
-    },
+    /// A column family takes no more writes. Nothing happened.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// The commit log did not take it.
     #[error(transparent)]
     Log(#[from] LogError),
@@ -117,7 +122,7 @@ pub enum WriteError {
     Closed,
 }
 
-/// When a write may be acknowledged.
+/// Time when a write may be acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applied {
     /// Now.
@@ -126,12 +131,11 @@ pub enum Applied {
     Pending(Position),
 }
 
-/// All column families of a node, open. The end of its life closes them.
+/// All column families of a node, open. Dropping it closes them.
 #[derive(Debug)]
 pub struct Database {
     core: Arc<Core>,
-    threads: Mutex<rank::State, Vec<JoinHandle<()>>>,
-    closed: AtomicBool,
+    is_closed: AtomicBool,
 }
 
 impl Deref for Database {
@@ -142,85 +146,88 @@ impl Deref for Database {
     }
 }
 
-/// All column families of a node: what callers and the threads in the background share.
+/// All column families of a node, as callers and background threads share them.
 #[derive(Debug)]
 pub struct Core {
     schema: Arc<Schema>,
-    /// By number, also those that were dropped.
-    stores: boxcar::Vec<Arc<ColumnFamily>>,
+    /// By number, dropped ones included.
+    families: boxcar::Vec<Arc<ColumnFamily>>,
     environment: Arc<Environment>,
-    /// On the monotonic clock. What is done from time to time counts from here, however late the
-    /// thread that does it gets to run.
+    /// Start of all periods, on the monotonic clock, however late a background thread gets to run.
     opened_at: Duration,
     log: CommitLog,
-    log_directory: PathBuf,
-    data_directories: Vec<PathBuf>,
-    segment_bytes: u64,
-    waits_for_sync: bool,
-    flushes: WorkQueue,
-    /// The memtables of each family that hold what was replayed: the segments that it came from may
-    /// go when none of them is read any more.
+    options: Options,
+    workers: Workers,
+    flushes: FlushQueue,
+    /// Memtables of each family with replayed records. The replayed segments may go when none of
+    /// these is read any more.
     replayed_into: Vec<Vec<Weak<Memtable>>>,
-    /// Flushes that are under way on the flush threads.
-    flushing: AtomicUsize,
-    /// Memtables that are being written to disk, by whichever thread.
-    writing: AtomicUsize,
+    has_replayed: AtomicBool,
+    /// Memtables that are being written to disk.
+    writing: Gauge,
     compactions: CompactionQueue,
     compactor: Compactor,
-    compaction_niceness: i32,
-    caches: SavedCaches,
-    memtable_budget: u64,
-    snapshots: Snapshots,
+    /// Held while the file of a cache is written.
+    saving_caches: Mutex<rank::Files, ()>,
+    /// Whether everything that was saved before the start has been read.
+    are_caches_filled: AtomicBool,
+    /// Held by an operator's call: snapshots are taken and cleared, and column families added and
+    /// dropped, one after the other.
+    administration: Mutex<rank::Job, ()>,
+    /// Time of the newest snapshot, in milliseconds: no two have the same.
+    newest_snapshot: AtomicU64,
     /// Woken when a flush has freed memory.
     memory_freed: (Mutex<rank::Files, ()>, Condvar),
     shortages: Shortages,
-    stopping: AtomicBool,
-    /// The families of users that are noted as having had data. Taken after the lock of a flush,
-    /// and before the gate.
+    stopping: Arc<AtomicBool>,
+    /// Families of users that are noted as having had data. Taken after the lock of a flush, and
+    /// before the gate.
     noted_families: Mutex<rank::FamilyNotes, BTreeSet<FamilyId>>,
     /// Keep other servers out of the directories.
-    /// Set when nothing can refuse the start any more.
-    locks: OnceLock<Vec<Box<dyn Lock>>>,
+    _locks: Arc<Vec<Box<dyn Lock>>>,
 }
 
 impl Core {
-    /// The column families.
+    /// The column families as clients know them.
     pub fn schema(&self) -> &Arc<Schema> {
         &self.schema
     }
 
-    /// Decides on the order of rows.
+    /// The order of rows.
     pub fn partitioner(&self) -> Partitioner {
         self.environment.partitioner
     }
 
+    /// The column family with this number, even if it was dropped.
+    pub fn family(&self, id: FamilyId) -> &Arc<ColumnFamily> {
+        &self.families[id.0 as usize]
+    }
+
+    /// The column families that exist, by number.
+    pub fn families(&self) -> impl Iterator<Item = &Arc<ColumnFamily>> {
+        self.families.iter().map(|(_, family)| family).filter(|family| !family.is_dropped())
+    }
+
     /// Calls back, on a thread that must not be kept, when everything up to the position is
     /// durable or never will be.
-    pub fn on_durable(
-        &self,
-        position: Position,
-        callback: Box<dyn FnOnce(Result<(), LogError>) + Send>,
-    ) {
+    pub fn on_durable(&self, position: Position, callback: SyncCallback) {
         self.log.on_synced(position, callback);
     }
 
-    /// The rows of a range that are stored here, in memory and on disk, as samples of about
-    /// `IndexInterval`: those of all column families but the node's own.
+    /// Samples of about `IndexInterval` rows, of all rows of a range that are stored here, in
+    /// memory and on disk, without the node's own column families.
     pub fn row_samples(
         &self,
         range: TokenRange,
         context: &RequestContext,
     ) -> Result<RowSamples, ReadError> {
         let mut samples = RowSamples::new(range);
-        for store in self.families() {
-            if store.schema().keyspace == super::system::KEYSPACE {
-                continue;
-            }
-            let (view, interval) = (store.view(), store.options().index_interval);
-            let mut add = |first: &Token, rows| samples.add(first, rows);
+        let mut add = |first: &Token, rows| samples.add(first, rows);
+        for family in self.families().filter(|it| known_families::is_of_users(it)) {
+            let view = family.view();
             for memtable in view.memtables() {
                 context.check()?;
-                memtable.for_each_sample(interval, &mut add);
+                memtable.for_each_sample(family.options().index_interval, &mut add);
             }
             for table in &view.tables {
                 context.check()?;
@@ -230,81 +237,78 @@ impl Core {
         Ok(samples)
     }
 
-    /// Why all writes are refused until the next start, if they are: the commit log has stopped.
+    /// The failure that has stopped the commit log. All writes are refused until the next start.
     pub fn log_failure(&self) -> Option<LogError> {
         self.log.failure()
     }
 
-    /// Writes what is in the memtable of a column family to disk before it returns. If the disk has
-    /// no room it is tried again later; after any other failure the family takes no more writes.
-    pub fn flush(&self, family: FamilyId) -> Result<(), ReadError> {
-        self.flush_for(self.family(family), FlushCause::Request)
+    /// Writes the memtable of a column family to disk. If the disk has no room that is retried
+    /// later; after any other failure the family takes no more writes.
+    pub fn flush(&self, id: FamilyId) -> Result<(), ReadError> {
+        self.flush_for(self.family(id), FlushCause::Request)
     }
 
-    /// How many memtables hold something that is not on disk yet.
+    /// Number of memtables with data that are not on disk yet.
     pub fn unflushed_memtables(&self) -> usize {
-        let held = |store: &Arc<ColumnFamily>| {
-            store.view().memtables().filter(|memtable| !memtable.is_empty()).count()
+        let unflushed = |family: &Arc<ColumnFamily>| {
+            family.view().memtables().filter(|memtable| !memtable.is_empty()).count()
         };
-        self.families().map(held).sum()
+        self.families().map(unflushed).sum()
     }
 
-    /// How many memtables are being written to disk now.
+    /// Number of memtables that are being written to disk.
     pub fn flushes_running(&self) -> usize {
-        self.writing.load(Ordering::Relaxed)
+        self.writing.get()
     }
 
-    /// Merges all SSTables of a column family into one before it returns; waits for compactions of
-    /// the family that are running. Nothing happens if there is no SSTable. If the disk has no room
-    /// for the result the largest are left out.
-    pub fn compact(&self, family: FamilyId) -> Result<(), CompactionError> {
-        let stopping = &self.stopping;
-        let store = self.family(family);
-        let mut claim = store.claim_all(stopping).ok_or(CompactionError::Stopped)?;
+    /// Merges all SSTables of a column family into one, after the compactions of the family that
+    /// are running. If the disk has no room for the result the largest are left out.
+    pub fn compact(&self, id: FamilyId) -> Result<(), CompactionError> {
+        let family = self.family(id);
+        let mut claim = family.claim_all(&self.stopping).ok_or(CompactionError::Stopped)?;
         let result = if claim.tables().is_empty() {
             Ok(())
         } else {
-            let plan = Plan::major(store.options(), claim.bytes());
+            let plan = Plan::major(family.options(), claim.bytes());
             self.compact_claimed(&mut claim, plan)
         };
         drop(claim);
-        store.remove_replaced();
-        self.request_compaction(store);
+        family.remove_replaced();
+        self.request_compaction(family);
         result
     }
 
-    /// The compactions that are running, the oldest first.
+    /// The running compactions, the oldest first.
     pub fn compactions(&self) -> Vec<CompactionProgress> {
         self.compactor.running()
     }
 
-    /// What all compactions did since the start.
+    /// Totals of all compactions since the start.
     pub fn compaction_totals(&self) -> CompactionTotals {
         self.compactor.totals()
     }
 
-    /// How many minor compactions are due, as an estimate, for each family that has any.
+    /// Estimated number of due minor compactions, for each family that has any.
     pub fn pending_compactions(&self) -> Vec<(FamilyId, usize)> {
-        let pending =
-            |store: &Arc<ColumnFamily>| (store.id(), store.pressure().backlog().compactions);
+        let pending = |it: &Arc<ColumnFamily>| (it.id(), it.pressure().backlog().compactions);
         self.families().map(pending).filter(|(_, count)| *count > 0).collect()
     }
 
-    /// From how many SSTables of similar size on, and at most how many at once, are merged, until
-    /// the next start. A maximum of 0 switches minor compactions of the family off.
+    /// Changes the numbers of SSTables of similar size that are merged, until the next start. A
+    /// maximum of 0 switches minor compactions of the family off.
     pub fn set_compaction_thresholds(
         &self,
-        family: FamilyId,
+        id: FamilyId,
         min: usize,
         max: usize,
     ) -> Result<(), ThresholdError> {
-        let store = self.family(family);
-        store.set_compaction_thresholds(Thresholds::new(min, max)?);
-        self.request_compaction(store);
+        let family = self.family(id);
+        family.set_compaction_thresholds(Thresholds::new(min, max)?);
+        self.request_compaction(family);
         Ok(())
     }
 
-    /// The figures of the block cache, in bytes.
+    /// Statistics of the block cache, in bytes.
     pub fn block_cache_stats(&self) -> CacheStats {
         self.environment.cache.stats()
     }
@@ -314,7 +318,7 @@ impl Core {
         requests.borrow_from(Arc::clone(&self.environment.cache) as _, bytes);
     }
 
-    /// Milliseconds since 1970, by which the node dates its own notes.
+    /// Milliseconds since 1970, the timestamp of the node's own notes.
     pub fn now_millis(&self) -> i64 {
         self.environment.clock.now_micros() / 1000
     }
@@ -325,41 +329,52 @@ impl Core {
     }
 
     /// Refuses writes from now on, also those that wait for memory: on a full disk they would wait
-    /// for ever. Reads go on. To be called before anybody waits for the end of a writer.
+    /// forever. Reads go on. To be called before a caller waits for the end of a writer.
     pub fn stop_writes(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.wake_writers();
     }
+
+    /// Removes the guard of the log, so that the next start needs no segment of it. False if that
+    /// fails.
+    fn forget_log(&self) -> bool {
+        let removed = LogGuard::release(&*self.environment.fs, &self.options.data_directories);
+        removed
+            .inspect_err(|error| log::warn!("the commit log stays though it is flushed: {error}"))
+            .is_ok()
+    }
+
+    /// Keeps a thread alive when a bug makes its work panic. The family takes no more writes, since
+    /// the bug may damage them; its data stay in the log and readable.
+    fn guarded(family: &ColumnFamily, what: &str, work: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(work)).is_err() {
+            family.fail(format!("its {what} panicked: please report the lines above"));
+        }
+    }
 }
 
 impl Database {
-    /// Stops the threads, writes memtables to disk, and closes the log. What cannot be flushed
-    /// stays in the log.
+    /// Stops the threads, writes memtables to disk, and closes the log. Data that cannot be flushed
+    /// stay in the log.
     pub fn close(&self) {
         self.stop_writes();
-        if self.closed.swap(true, Ordering::SeqCst) {
+        if self.is_closed.swap(true, Ordering::SeqCst) {
             return;
         }
         self.flushes.close();
         self.compactions.close();
-        self.caches.end();
         self.environment.cache.buffers().close();
-        for thread in self.threads.lock().drain(..) {
-            if thread.join().is_err() {
-                log::error!("a background thread of the storage ended by a panic");
-            }
-        }
-        // Rows that are written to disk leave the row cache.
+        self.workers.join();
+        // Before the flushes, as rows that are written to disk leave the row cache.
         self.save_caches_at_end();
         // Those of users first: that they have data now is noted in one of the others.
-        let mut stores: Vec<&Arc<ColumnFamily>> = self.families().collect();
-        stores.sort_by_key(|store| !known_families::is_of_users(store));
-        for store in stores {
-            if let Err(error) = self.flush_once(store, FlushCause::Shutdown) {
-                log::warn!("{} stays in the commit log: {error}", store.schema());
+        let mut families: Vec<&Arc<ColumnFamily>> = self.families().collect();
+        families.sort_by_key(|family| !known_families::is_of_users(family));
+        for family in families {
+            if let Err(error) = self.flush_once(family, FlushCause::Shutdown) {
+                log::warn!("{} stays in the commit log: {error}", family.schema());
             }
         }
-        // The flush thread may not have come to it.
         self.forget_replayed();
         if let Err(error) = self.log.close_and_clear(|| self.forget_log()) {
             log::error!("the commit log was not closed cleanly: {error}");
@@ -370,34 +385,5 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-impl Core {
-    /// The column family with this number, be it dropped.
-    pub fn family(&self, family: FamilyId) -> &Arc<ColumnFamily> {
-        &self.stores[family.0 as usize]
-    }
-
-    /// The column families that exist, in the order of their numbers.
-    pub fn families(&self) -> impl Iterator<Item = &Arc<ColumnFamily>> {
-        self.stores.iter().map(|(_, store)| store).filter(|store| !store.is_dropped())
-    }
-
-    /// Says that the next start needs no segment of the log. False if that cannot be said.
-    fn forget_log(&self) -> bool {
-        let removed = LogGuard::release(&*self.environment.fs, &self.data_directories);
-        removed
-            .inspect_err(|error| log::warn!("the commit log stays though it is flushed: {error}"))
-            .is_ok()
-    }
-
-    /// Keeps a thread alive when a bug makes its work panic. The family takes no more writes, since
-    /// nobody knows what the bug would do to them; what it has stays in the log and readable.
-    fn guarded(&self, family: FamilyId, what: &str, work: impl FnOnce()) {
-        if catch_unwind(AssertUnwindSafe(work)).is_err() {
-            let store = self.family(family);
-            store.fail(format!("its {what} panicked: please report the lines above"));
-        }
     }
 }

@@ -1,55 +1,47 @@
-//! The start: directories, locks, column families, and what the commit log holds.
+//! The start: directories, locks, column families, commit log and workers.
 
-use super::super::background::{FlushCause, Work, WorkQueue};
+use super::super::archive::{ArchiveError, History};
 use super::super::caches::{BlockCache, ByteBudget};
-use super::super::commitlog::archive::{ArchiveError, History};
-use super::super::commitlog::{CommitLog, LogError, SyncPolicy};
+use super::super::commitlog::{CommitLog, LogError, Replayed};
 use super::super::compaction::Compactor;
 use super::super::directory::{self, DirectorySync};
 use super::super::error::{FileContext, FileError, ReadError};
 use super::super::family::{ColumnFamily, Environment, OpenError};
 use super::super::files;
+use super::super::flush_queue::{FlushCause, FlushQueue};
 use super::super::foreign::{self, ForeignError};
 use super::super::memtable::Memtable;
 use super::super::options::{FamilyOptions, Options};
+use super::super::snapshot;
 use super::super::system::log_guard::{LogGuard, LostLog};
 use super::super::system::node_id::NodeId;
-use super::caches::SavedCaches;
-use super::compactions::CompactionQueue;
+use super::compactions::{CompactionQueue, LONG};
 use super::exchange;
-use super::flushes::is_shortage;
 use super::health::Shortages;
 use super::known_families;
-use super::replay::{is_expected, open_log, replay};
-use super::snapshots::Snapshots;
+use super::replay::Opening;
 use super::unconfigured::{Records, find_unconfigured};
 use super::{Components, Core, Database};
 use crate::base::clock::Clock;
 use crate::base::fs::{FileSystem, Lock};
 use crate::base::lock::{Condvar, Mutex};
-use crate::base::machine;
+use crate::base::worker::{Gauge, Spawner, Workers};
 use crate::model::schema::{ColumnFamilySchema, FamilyId, Schema};
 use crate::ring::Partitioner;
 use std::io;
 use std::num::NonZeroUsize;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, OnceLock, Weak};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Weak};
 
 /// Least and most threads that write memtables to disk: one for each data directory, as in 0.6, but
-/// two for one, so that what one large family has to write does not hold up a small one.
+/// two for one, so that a large family does not hold up a small one.
 const FLUSH_THREADS: (usize, usize) = (2, 4);
 
-/// One that takes only short compactions, and one that takes any.
+/// One thread for short compactions, and one for any.
 const MIN_COMPACTION_THREADS: usize = 2;
 
-/// What panics again and again must not fill the log.
-const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(1);
-
-/// Why the storage cannot be opened.
+/// Reason why the storage cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
     /// Another server uses the directory.
@@ -75,7 +67,7 @@ pub enum StorageError {
          without what cannot be read"
     )]
     Unconfigured {
-        /// Where the commit log holds the first of them.
+        /// Place of the first of them in the commit log.
         place: String,
         /// Keyspace and column family.
         family: String,
@@ -99,7 +91,7 @@ pub enum StorageError {
         log = .0.display()
     )]
     NoData(PathBuf),
-    /// What a column family has had cannot be found.
+    /// The data of a column family cannot be found.
     #[error(
         "column family {family} has had data, and the data directories hold nothing of it{others}: \
          one may not be mounted, or DataFileDirectories name others. Mount it, or set \
@@ -111,10 +103,10 @@ pub enum StorageError {
     LostFamily {
         /// Keyspace and column family.
         family: String,
-        /// How many column families are missing.
+        /// Number of missing column families.
         count: usize,
     },
-    /// What the node keeps about itself cannot be found.
+    /// The state that the node keeps about itself cannot be found.
     #[error(
         "the data directories hold nothing of keyspace system, which says who this node is, though \
          it has written {family}: the folder system may be elsewhere, or on a disk that is not \
@@ -128,7 +120,7 @@ pub enum StorageError {
         /// A column family that the node has written.
         family: String,
     },
-    /// The note of column families that have had data cannot be read.
+    /// The names of column families that have had data cannot be read.
     #[error("which column families have had data cannot be told: {0}")]
     Families(#[source] ReadError),
     /// A directory holds data of the original, which would seem to be lost.
@@ -143,7 +135,7 @@ pub enum StorageError {
     /// The commit log cannot be opened.
     #[error("the commit log cannot be opened: {0}")]
     Log(#[from] LogError),
-    /// What was replayed has to be flushed, and cannot be.
+    /// Replayed data have to be flushed, and cannot be.
     #[error(
         "what the commit log holds has to be written to SSTables, about {bytes} bytes, and cannot \
          be: {source}"
@@ -151,10 +143,10 @@ pub enum StorageError {
     Flush {
         /// Memory that it takes.
         bytes: u64,
-        /// What went wrong.
+        /// The failure.
         source: ReadError,
     },
-    /// There is no room for the commit log, and what it holds cannot be archived.
+    /// The archive is not there; or the commit log has no room and cannot be archived.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
     /// The operating system gives no thread.
@@ -162,8 +154,10 @@ pub enum StorageError {
     Thread(#[source] io::Error),
 }
 
+type Locks = Arc<Vec<Box<dyn Lock>>>;
+
 impl Database {
-    /// Opens all column families and replays the commit log.
+    /// Opens all column families, replays the commit log, and starts the workers.
     pub fn open(
         components: Components,
         options: Options,
@@ -174,155 +168,131 @@ impl Database {
         let by_disks = options.data_directories.len().clamp(FLUSH_THREADS.0, FLUSH_THREADS.1);
         let flush_threads = options.flush_threads.map_or(by_disks, NonZeroUsize::get);
         let compaction_threads = options.compaction.threads.max(MIN_COMPACTION_THREADS);
-        let storage =
-            Self::open_without_threads(components, options, partitioner, schema, family_options)?;
-        // If one cannot be had, the drop of the storage ends the others.
-        storage.start_threads(flush_threads, compaction_threads, &spawn)?;
-        Ok(storage)
-    }
-
-    /// A storage in which nothing happens by itself yet.
-    pub(super) fn open_without_threads(
-        components: Components,
-        options: Options,
-        partitioner: Partitioner,
-        schema: Arc<Schema>,
-        family_options: impl Fn(FamilyId) -> FamilyOptions,
-    ) -> Result<Self, StorageError> {
-        let fs = Arc::clone(&components.fs);
+        let (fs, niceness) = (Arc::clone(&components.fs), options.compaction.niceness);
+        let spawner = components.spawner;
         let missing = missing_places(&*fs, &options, &schema)?;
-        let locks = prepare_directories(&*fs, &options, &schema)?;
-        let opened = Self::open_prepared(components, options, partitioner, schema, family_options);
-        match opened {
-            Ok(storage) => {
-                let _ = storage.locks.set(locks);
-                Ok(storage)
-            }
-            Err(error) => {
-                // Still locked: nobody else uses what is removed. What has content stays.
-                for path in missing.iter().rev() {
-                    let _ = fs.remove_file(path).or_else(|_| fs.remove_dir(path));
-                }
-                Err(error)
+        let locks: Locks = Arc::new(prepare_directories(&*fs, &options, &schema)?);
+        let environment = (components, partitioner, Arc::clone(&locks));
+        let opened = Self::open_locked(environment, options, schema, family_options);
+        if opened.is_err() {
+            // Still locked: no other server uses these. A directory with content stays.
+            for path in missing.iter().rev() {
+                let _ = fs.remove_file(path).or_else(|_| fs.remove_dir(path));
             }
         }
+        let database = opened?;
+        // If a thread cannot be had, dropping the database ends the others.
+        let started = database.start_workers(spawner, flush_threads, compaction_threads, niceness);
+        started.map_err(StorageError::Thread)?;
+        Ok(database)
     }
 
-    /// Opens everything in directories that are there and locked.
-    fn open_prepared(
-        components: Components,
+    /// Opens everything in directories that exist and are locked.
+    fn open_locked(
+        (components, partitioner, locks): (Components, Partitioner, Locks),
         mut options: Options,
-        partitioner: Partitioner,
         schema: Arc<Schema>,
         family_options: impl Fn(FamilyId) -> FamilyOptions,
     ) -> Result<Self, StorageError> {
         check_no_restore(&*components.fs, &options)?;
-        let snapshots = Snapshots::open(&*components.fs, &options)?;
+        let newest_snapshot = snapshot::tidy(&*components.fs, &options.data_directories)?;
         let node = NodeId::find(&*components.fs, &options.data_directories, options.seed);
         let node = node.map_err(OpenError::from)?;
         let environment = new_environment(&components, &options, partitioner, node);
         let Components { fs, clock, .. } = components;
-        let stores = open_stores(&environment, &options, &schema, family_options)?;
+        let families = open_families(&environment, &options, &schema, family_options)?;
         let unconfigured = find_unconfigured(&*fs, &options.data_directories, &schema);
         let records = Records { schema: &schema, unconfigured };
         check_log(&*fs, &options)?;
-        let without_files = known_families::without_files(&stores);
-        let mut replayed = replay(&*fs, &options, &records, &environment, &stores)?;
+        let without_files = known_families::without_files(&families);
+        let mut opening =
+            Opening { environment: &environment, options: &options, families: &families };
+        let mut replayed = opening.replay(&records)?;
         let accepts_loss = options.accept_data_loss;
-        let noted = known_families::noted(&stores)?;
+        let noted = known_families::noted(&families)?;
         if !accepts_loss {
-            known_families::check_own(&stores, &noted, &replayed)?;
+            known_families::check_own(&families, &noted, &replayed)?;
         }
-        let lost = known_families::check(&stores, &noted, &without_files, accepts_loss)?;
-        let history = open_archive(&*fs, &*clock, &mut options)?;
-        let throughput = options.compaction.bytes_per_second;
-        let compactor = Compactor::new(Arc::clone(&clock), throughput);
-        let log = open_log(&fs, &clock, &options, &stores, &mut replayed)?;
-        mark_log(&*fs, &options, &stores, &log)?;
-        let has_replayed = !replayed.segments.is_empty();
-        let replayed_into = stores.iter().map(filled_memtables).collect();
+        let lost = known_families::check(&families, &noted, &without_files, accepts_loss)?;
+        let newest_segment = newest_segment(&opening, &replayed)?;
+        let history = open_archive(&*fs, &*clock, &mut options, newest_segment)?;
+        opening = Opening { environment: &environment, options: &options, families: &families };
+        let (rate, stopping) = (options.compaction.bytes_per_second, Arc::default());
+        let compactor = Compactor::new(Arc::clone(&clock), rate, Arc::clone(&stopping));
+        let log = opening.open_log(&mut replayed)?;
+        mark_log(&opening, &log)?;
+        let replayed_into: Vec<_> = families.iter().map(filled_memtables).collect();
         let core = Arc::new(Core {
             schema,
-            stores: stores.into_iter().collect(),
+            families: families.into_iter().collect(),
             environment,
             opened_at: clock.monotonic(),
             log,
-            log_directory: options.commit_log_directory,
-            data_directories: options.data_directories,
-            segment_bytes: options.segment_bytes,
-            waits_for_sync: matches!(options.sync, SyncPolicy::Batch { .. }),
-            flushes: WorkQueue::default(),
+            options,
+            workers: Workers::default(),
+            flushes: FlushQueue::default(),
             replayed_into,
-            flushing: AtomicUsize::new(0),
-            writing: AtomicUsize::new(0),
+            has_replayed: AtomicBool::new(!replayed.segments.is_empty()),
+            writing: Gauge::default(),
             compactions: CompactionQueue::default(),
             compactor,
-            compaction_niceness: machine::thread_niceness() + options.compaction.niceness,
-            caches: SavedCaches::new(options.caches.saved_directory),
-            memtable_budget: options.memtable_budget_bytes,
-            snapshots,
+            saving_caches: Mutex::default(),
+            are_caches_filled: AtomicBool::new(false),
+            administration: Mutex::default(),
+            newest_snapshot: AtomicU64::new(newest_snapshot),
             memory_freed: (Mutex::new(()), Condvar::default()),
             shortages: Shortages::default(),
-            stopping: AtomicBool::new(false),
+            stopping,
             noted_families: Mutex::new(noted),
-            locks: OnceLock::new(),
+            _locks: locks,
         });
-        if has_replayed {
-            core.request_all(FlushCause::Replay);
-            core.flushes.push(Work::ReplayIsFlushed);
-        }
-        for store in core.families() {
-            core.request_compaction(store);
+        for family in core.families() {
+            if !filled_memtables(family).is_empty() {
+                core.flushes.push(family.id(), FlushCause::Replay);
+            }
+            core.request_compaction(family);
         }
         core.forget_families(&lost);
         core.note_families();
         core.begin_history(history);
-        Ok(Self { core, threads: Mutex::default(), closed: AtomicBool::new(false) })
+        Ok(Self { core, is_closed: AtomicBool::new(false) })
     }
 
-    /// Starts the threads, each by `spawn`.
-    pub(super) fn start_threads(
+    pub(super) fn start_workers(
         &self,
+        spawner: Spawner,
         flush_threads: usize,
         compaction_threads: usize,
-        spawn: &Spawn<'_>,
-    ) -> Result<(), StorageError> {
-        let start = |name: &'static str, run: fn(&Core)| {
+        compaction_niceness: i32,
+    ) -> io::Result<()> {
+        let start = |name, niceness, run: fn(&Core)| {
             let core = Arc::clone(&self.core);
-            let body = move || {
-                let rest = || core.compactions.rest(PAUSE_AFTER_PANIC);
-                keep_going(name, || run(&core), rest);
-            };
-            let thread = spawn(name, Box::new(body)).map_err(StorageError::Thread)?;
-            self.threads.lock().push(thread);
-            Ok::<_, StorageError>(())
+            self.workers.start(spawner, name, niceness, move || run(&core))
         };
-        start("housekeeper", Core::keep_house)?;
-        for _ in 0..flush_threads {
-            start("flush", Core::run_flushes)?;
-        }
+        start("housekeeper", 0, Core::keep_house)?;
+        (0..flush_threads).try_for_each(|_| start("flush", 0, Core::run_flushes))?;
         for number in 0..compaction_threads {
-            let run = match number {
-                0 => Core::run_short_compactions,
-                _ => Core::run_all_compactions,
+            let run: fn(&Core) = match number {
+                0 => |core| core.run_compactions(LONG),
+                _ => |core| core.run_compactions(u64::MAX),
             };
-            start("compaction", run)?;
+            start("compaction", compaction_niceness, run)?;
         }
-        start("block-memory", |core| core.environment.cache.buffers().fill())?;
-        if self.caches.are_wanted() {
-            start("caches", Core::run_caches)?;
+        start("block-memory", 0, |core| core.environment.cache.buffers().fill())?;
+        if self.options.caches.saved_directory.is_some() {
+            start("caches", 0, Core::run_caches)?;
         }
         Ok(())
     }
 }
 
-/// Memtables into which the replay may have put something.
-fn filled_memtables(store: &Arc<ColumnFamily>) -> Vec<Weak<Memtable>> {
-    let view = store.view();
+/// Memtables with replayed records, right after the replay.
+fn filled_memtables(family: &Arc<ColumnFamily>) -> Vec<Weak<Memtable>> {
+    let view = family.view();
     view.memtables().filter(|it| !it.is_empty()).map(Arc::downgrade).collect()
 }
 
-/// What the stores of a storage core share.
+/// The environment that all column families share.
 pub(in crate::storage) fn new_environment(
     components: &Components,
     options: &Options,
@@ -344,7 +314,7 @@ pub(in crate::storage) fn new_environment(
     })
 }
 
-/// What a restore has left half done must not be served: files may be missing that nobody misses.
+/// Refuses the directories of an unfinished restore: they may lack files without a sign of it.
 fn check_no_restore(fs: &dyn FileSystem, options: &Options) -> Result<(), StorageError> {
     let marks = options.data_directories.iter().map(|it| it.join(files::RESTORING_FILE));
     for mark in marks {
@@ -355,7 +325,7 @@ fn check_no_restore(fs: &dyn FileSystem, options: &Options) -> Result<(), Storag
     Ok(())
 }
 
-/// What was acknowledged must not vanish with the directory that it is in.
+/// Refuses to start without a commit log that must exist: it holds acknowledged writes.
 fn check_log(fs: &dyn FileSystem, options: &Options) -> Result<(), StorageError> {
     let (data, directory) = (&options.data_directories, &options.commit_log_directory);
     match LogGuard::find_loss(fs, data, directory)? {
@@ -368,112 +338,108 @@ fn check_log(fs: &dyn FileSystem, options: &Options) -> Result<(), StorageError>
     }
 }
 
+/// Returns the newest segment that the data directories and the commit log know.
+fn newest_segment(opening: &Opening<'_>, replayed: &Replayed) -> Result<u64, FileError> {
+    let Opening { environment, options, families } = opening;
+    let guard = LogGuard::find(&*environment.fs, &options.data_directories)?;
+    let guard = guard.and_then(|guard| guard.segment);
+    let flushed = families.iter().map(|family| family.flushed_position().segment);
+    Ok(flushed.chain(guard).chain([replayed.end().segment]).max().unwrap_or(0))
+}
+
 /// Finds the folder of the archive for the present history, or begins a new one, and makes the
-/// folder the archive of these options.
+/// folder the archive of these options. Returns the history if its first snapshot may be due.
 fn open_archive(
     fs: &dyn FileSystem,
     clock: &dyn Clock,
     options: &mut Options,
+    newest_segment: u64,
 ) -> Result<Option<History>, StorageError> {
     let data = &options.data_directories;
     let Some(archive) = &options.commit_log_archive_directory else {
-        // What the log holds from now on is in no archive.
+        // Records from now on are in no archive.
         History::end(fs, data).or_else(|error| ignore_shortage("the archive is left", error))?;
         return Ok(None);
     };
-    let history = if let Some(history) = History::present(fs, data, archive)? {
+    let mut is_noted = true;
+    let history = if let Some(history) = History::to_continue(fs, data, archive, newest_segment)? {
         history
     } else {
-        let history = History::begin(fs, archive, clock.coarse_millis())?;
-        let noted = history.store(fs, data);
-        noted.or_else(|error| ignore_shortage("the next start begins a new history", error))?;
+        let history = History::new(fs, archive, clock.coarse_millis())?;
+        if let Err(error) = history.begin(fs, data, archive) {
+            // Segments stay in the log until the folder can be made.
+            ignore_shortage("the next start begins a new history", error)?;
+            is_noted = false;
+        }
         history
     };
     options.commit_log_archive_directory = Some(history.folder(archive));
-    Ok(Some(history))
+    Ok(is_noted.then_some(history))
 }
 
 /// Reads are served on a full disk.
 fn ignore_shortage(what: &str, error: FileError) -> Result<(), FileError> {
-    if !is_shortage(&ReadError::Io(error.clone())) {
+    if !error.is_shortage() {
         return Err(error);
     }
     log::warn!("{what}: {error}");
     Ok(())
 }
 
-/// Says that from now on this log has to be there.
-fn mark_log(
-    fs: &dyn FileSystem,
-    options: &Options,
-    stores: &[Arc<ColumnFamily>],
-    log: &CommitLog,
-) -> Result<(), StorageError> {
-    let (data, directory) = (&options.data_directories, &options.commit_log_directory);
+/// Notes that this log must exist at the next start.
+fn mark_log(opening: &Opening<'_>, log: &CommitLog) -> Result<(), FileError> {
+    let Options { data_directories, commit_log_directory: directory, .. } = opening.options;
     let mark = LogGuard::new(log.identity(), log.position().segment, directory);
-    match mark.store(fs, data).map_err(ReadError::Io) {
-        // Reads are served on a full disk. An older mark says less, and nothing that is wrong; but
-        // without any the next start would refuse the log.
-        Err(error) if is_shortage(&error) && is_expected(fs, options, stores)? => {
+    match mark.store(&*opening.environment.fs, data_directories) {
+        // Reads are served on a full disk. An older mark is still true; but without any the next
+        // start would refuse the log.
+        Err(error) if error.is_shortage() && opening.is_expected()? => {
             log::warn!("should {} get lost, nobody will notice: {error}", directory.display());
             Ok(())
         }
-        Err(ReadError::Io(error)) => Err(error.into()),
-        _ => Ok(()),
+        stored => stored,
     }
 }
 
-fn open_stores(
+fn open_families(
     environment: &Arc<Environment>,
     options: &Options,
     schema: &Schema,
     family_options: impl Fn(FamilyId) -> FamilyOptions,
 ) -> Result<Vec<Arc<ColumnFamily>>, OpenError> {
-    let directories = &options.data_directories;
-    let open = |(place, (id, family)): (usize, (FamilyId, &Arc<ColumnFamilySchema>))| {
+    let mut families = Vec::new();
+    for (id, family) in schema.families() {
         assert_eq!(
-            id.0 as usize, place,
+            id.0 as usize,
+            families.len(),
             "a start has a schema of its own, without dropped families"
         );
-        let folders = directories.iter().map(|d| files::keyspace_folder(d, &family.keyspace));
-        let store =
-            ColumnFamily::open(environment, id, family, family_options(id), folders.collect())?;
-        Ok(Arc::new(store))
-    };
-    schema.families().enumerate().map(open).collect()
-}
-
-/// Starts a thread of this name.
-pub(super) type Spawn<'a> =
-    dyn Fn(&str, Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> + 'a;
-
-fn spawn(name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(body)
-}
-
-/// Runs the loop of a thread until it returns. When a bug makes it panic that is told at once, and
-/// the loop begins anew: whatever it was at, the others of the node need what it does. `rest` waits
-/// a while, and says whether there is still something to do.
-pub(super) fn keep_going(name: &str, run: impl Fn(), rest: impl Fn() -> bool) {
-    while catch_unwind(AssertUnwindSafe(&run)).is_err() {
-        log::error!("the thread {name} panicked, and begins anew: please report the lines above");
-        if !rest() {
-            return;
-        }
+        families.push(open_family(environment, options, id, family, family_options(id))?);
     }
+    Ok(families)
+}
+
+/// Opens a column family in all data directories.
+pub(in crate::storage) fn open_family(
+    environment: &Arc<Environment>,
+    options: &Options,
+    id: FamilyId,
+    schema: &Arc<ColumnFamilySchema>,
+    family_options: FamilyOptions,
+) -> Result<Arc<ColumnFamily>, OpenError> {
+    let directories = options.data_directories.iter();
+    let folders = directories.map(|it| files::keyspace_folder(it, &schema.keyspace)).collect();
+    Ok(Arc::new(ColumnFamily::open(environment, id, schema, family_options, folders)?))
 }
 
 /// Creates a directory and keeps other servers out of it.
 fn lock(fs: &dyn FileSystem, directory: &Path) -> Result<Box<dyn Lock>, StorageError> {
     directory::create(fs, directory).context("create", directory)?;
-    let path = directory.join(files::LOCK_FILE);
-    fs.lock(&path).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => StorageError::Locked(directory.to_owned()),
-        _ => FileError::new("lock", &path, error).into(),
-    })
+    let lock = directory::lock(fs, directory)?;
+    lock.ok_or_else(|| StorageError::Locked(directory.to_owned()))
 }
 
-/// Directories and lock files that a start makes, parents first: a refused one removes them.
+/// Directories and lock files that a start creates, parents first: a refused start removes them.
 fn missing_places(
     fs: &dyn FileSystem,
     options: &Options,
@@ -525,19 +491,13 @@ pub(in crate::storage) fn lock_present_directories(
     fs: &dyn FileSystem,
     options: &Options,
 ) -> Result<Vec<Box<dyn Lock>>, StorageError> {
-    let directories = own_directories(fs, options)?.into_iter();
-    let locks = directories.map(|directory| lock_present(fs, directory));
-    locks.filter_map(Result::transpose).collect()
-}
-
-/// Keeps other servers out of a directory if one has run there.
-fn lock_present(
-    fs: &dyn FileSystem,
-    directory: &Path,
-) -> Result<Option<Box<dyn Lock>>, StorageError> {
-    let path = directory.join(files::LOCK_FILE);
-    let has_run = fs.try_exists(&path).context("look for", &path)?;
-    has_run.then(|| lock(fs, directory)).transpose()
+    let mut locks = Vec::new();
+    for directory in own_directories(fs, options)? {
+        if directory::has_served(fs, directory)? {
+            locks.push(lock(fs, directory)?);
+        }
+    }
+    Ok(locks)
 }
 
 /// The directories of a server, each once, unless they hold data of the original.
@@ -552,7 +512,7 @@ fn own_directories<'a>(
     let data = options.data_directories.iter().map(PathBuf::as_path);
     let mut directories: Vec<_> = data.chain([log]).collect();
     // The commit log may share a directory with data, and a second lock there would be refused. The
-    // archive may not share one: what is removed from there would be gone from here.
+    // archive may not share one: segments that are removed here must stay there.
     directories.sort_unstable();
     directories.dedup();
     directories.extend(archive);

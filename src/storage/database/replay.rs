@@ -1,18 +1,16 @@
-//! What the commit log holds is applied at the start, and the log is opened behind it. Both may
-//! meet a full disk, which is no reason not to start: reads are served meanwhile.
+//! Applies the records of a commit log, and opens the log after them. A full disk does not keep the
+//! node from starting: reads are served meanwhile.
 
-use super::super::commitlog::archive::archive_all;
+use super::super::archive::archive_all;
 use super::super::commitlog::{self, CommitLog, LogError, LogOptions, Position, Replayed};
-use super::super::error::{FileContext, ReadError};
+use super::super::error::{FileContext, FileError, ReadError};
 use super::super::family::{ColumnFamily, Environment};
 use super::super::options::Options;
 use super::super::system::log_guard::LogGuard;
 use super::StorageError;
-use super::flushes::is_shortage;
 use super::unconfigured::Records;
-use crate::base::clock::Clock;
-use crate::base::fs::FileSystem;
 use crate::model::mutation::DecodeError;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -23,85 +21,202 @@ const OVERDRAFT: u64 = 4;
 /// A flush that had no room is tried again when memtables have grown by this part of the budget.
 const FLUSH_AGAIN: u64 = 16;
 
-/// Applies what the commit log holds to the memtables.
-pub(super) fn replay(
-    fs: &dyn FileSystem,
-    options: &Options,
-    records: &Records<'_>,
-    environment: &Environment,
-    stores: &[Arc<ColumnFamily>],
-) -> Result<Replayed, StorageError> {
-    let mut needed = 0_u64;
-    let mut memory = Memory { used: 0, flush_above: options.memtable_budget_bytes };
-    let is_unexpected = !options.accept_data_loss && !is_expected(fs, options, stores)?;
-    let mut apply = |position: Position, record: &[u8]| -> Result<(), StorageError> {
-        if is_unexpected {
-            return Err(StorageError::NoData(options.commit_log_directory.clone()));
+/// Why a replay stopped at a record.
+#[derive(Debug)]
+pub(in crate::storage) enum Unapplied {
+    /// The configuration cannot take the record that ends at this position.
+    Record(Position, DecodeError),
+    /// The memtables, of this many bytes, cannot be flushed.
+    Flush(u64, ReadError),
+}
+
+impl fmt::Display for Unapplied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Record(position, error) => write!(f, "record {position}: {error}"),
+            Self::Flush(_, error) => error.fmt(f),
         }
-        let mutation = match records.decode(record, position) {
+    }
+}
+
+impl From<Unapplied> for StorageError {
+    fn from(error: Unapplied) -> Self {
+        let (Position { segment, offset }, error) = match error {
+            Unapplied::Record(position, error) => (position, error),
+            Unapplied::Flush(bytes, source) => return Self::Flush { bytes, source },
+        };
+        let place = format!("segment {segment}, record ending at {offset}");
+        match error {
+            DecodeError::UnknownFamily { keyspace, family } => {
+                Self::Unconfigured { place, family: format!("{keyspace}.{family}") }
+            }
+            error => Self::Replay(format!("{place}: {error}")),
+        }
+    }
+}
+
+/// Column families that are being opened.
+#[derive(Clone, Copy)]
+pub(in crate::storage) struct Opening<'a> {
+    /// Their environment.
+    pub(in crate::storage) environment: &'a Environment,
+    /// The settings.
+    pub(in crate::storage) options: &'a Options,
+    /// By id.
+    pub(in crate::storage) families: &'a [Arc<ColumnFamily>],
+}
+
+/// Applies records of a commit log to memtables, at a start or in a restore.
+pub(in crate::storage) struct Replayer<'a> {
+    opening: Opening<'a>,
+    records: &'a Records<'a>,
+    /// Whether records of keyspaces without a family are left out.
+    is_partial: bool,
+    memory: Memory,
+    /// Records that were applied, in whole or in part.
+    pub(in crate::storage) mutations: u64,
+}
+
+impl<'a> Replayer<'a> {
+    pub(in crate::storage) fn new(
+        opening: Opening<'a>,
+        records: &'a Records<'a>,
+        is_partial: bool,
+    ) -> Self {
+        let memory = Memory { used: 0, flush_above: opening.options.memtable_budget_bytes };
+        Self { opening, records, is_partial, memory, mutations: 0 }
+    }
+
+    /// Applies the parts of a record that are not in SSTables. A segment stays as long as any
+    /// family needs it. What others have flushed may have been deleted and purged since, and would
+    /// come back.
+    pub(in crate::storage) fn apply(
+        &mut self,
+        position: Position,
+        record: &[u8],
+    ) -> Result<(), Unapplied> {
+        let Opening { environment, options, families } = self.opening;
+        let mutation = match self.records.decode(record, position) {
             Ok(mutation) => mutation,
-            Err(error @ (DecodeError::UnknownFamily { .. } | DecodeError::OtherNames { .. }))
-                if options.accept_commitlog_loss =>
-            {
-                log::warn!("a replayed mutation is dropped: {error}");
-                return Ok(());
-            }
-            Err(error) => {
-                return Err(unreadable(position, error));
-            }
+            Err(error) if self.may_drop(&error) => return Ok(()),
+            Err(error) => return Err(Unapplied::Record(position, error)),
         };
         let key = environment.partitioner.decorate(mutation.key.clone());
-        let mut is_needed = false;
-        for family in &mutation.families {
-            let store = &stores[family.family.0 as usize];
-            // A segment stays as long as any family needs it. What others have flushed may have
-            // been deleted and purged since, and would come back.
-            if position > store.flushed_position() {
-                store.apply(&key, family);
-                is_needed = true;
+        let mut is_applied = false;
+        for change in &mutation.families {
+            let at = families.binary_search_by_key(&change.family, |family| family.id());
+            if let Ok(at) = at
+                && position > families[at].flushed_position()
+            {
+                families[at].apply(&key, change);
+                is_applied = true;
             }
         }
-        needed += u64::from(is_needed);
-        memory.used = environment.memtable_memory.load(Ordering::Relaxed);
-        memory.bound(options.memtable_budget_bytes, || flush_all(stores, position))
-    };
-    let (directory, accept_loss) = (&options.commit_log_directory, options.accept_commitlog_loss);
-    let flushed = stores.iter().map(|store| store.flushed_position());
-    let known = LogGuard::known_log(fs, &options.data_directories, flushed)?;
-    let replayed = commitlog::replay(directory, fs, accept_loss, known, &mut apply);
-    let replayed = replayed.map_err(|error| match error {
-        commitlog::ReplayError::Apply { source, .. } => source,
-        other @ commitlog::ReplayError::OtherLog { .. } => {
-            StorageError::OtherLog(other.to_string())
-        }
-        other => StorageError::Replay(other.to_string()),
-    })?;
-    if !replayed.segments.is_empty() {
-        log::info!("Log replay complete, {needed} replayed mutations");
+        self.mutations += u64::from(is_applied);
+        self.memory.used = environment.memtable_memory.load(Ordering::Relaxed);
+        let flush = || flush_all(families, position);
+        self.memory.bound(options.memtable_budget_bytes, flush)
     }
-    Ok(replayed)
-}
 
-/// Whether the data directories know of a commit log: they have a mark of it, or SSTables that were
-/// written since it began. A server has marked its log before the first write.
-pub(super) fn is_expected(
-    fs: &dyn FileSystem,
-    options: &Options,
-    stores: &[Arc<ColumnFamily>],
-) -> Result<bool, StorageError> {
-    let has_flushed = |store: &Arc<ColumnFamily>| store.flushed_position() > Position::default();
-    let mark = LogGuard::find(fs, &options.data_directories)?;
-    Ok(mark.is_some() || stores.iter().any(has_flushed))
-}
-
-/// Why the start is refused at a record, and the way out.
-fn unreadable(Position { segment, offset }: Position, error: DecodeError) -> StorageError {
-    let place = format!("segment {segment}, record ending at {offset}");
-    match error {
-        DecodeError::UnknownFamily { keyspace, family } => {
-            StorageError::Unconfigured { place, family: format!("{keyspace}.{family}") }
+    /// Whether a record that the configuration cannot take may be left out.
+    fn may_drop(&self, error: &DecodeError) -> bool {
+        let (DecodeError::UnknownFamily { keyspace, .. }
+        | DecodeError::OtherNames { keyspace, .. }) = error
+        else {
+            return false;
+        };
+        let is_other = |family: &Arc<ColumnFamily>| family.schema().keyspace != *keyspace;
+        if self.is_partial && self.opening.families.iter().all(is_other) {
+            return true;
         }
-        error => StorageError::Replay(format!("{place}: {error}")),
+        if self.opening.options.accept_commitlog_loss {
+            log::warn!("a replayed mutation is dropped: {error}");
+        }
+        self.opening.options.accept_commitlog_loss
+    }
+}
+
+impl Opening<'_> {
+    /// Applies what the commit log holds to the memtables.
+    pub(super) fn replay(&self, records: &Records<'_>) -> Result<Replayed, StorageError> {
+        let Self { environment: Environment { fs, .. }, options, families } = *self;
+        let is_unexpected = !options.accept_data_loss && !self.is_expected()?;
+        let mut sink = Replayer::new(*self, records, false);
+        let directory = &options.commit_log_directory;
+        let mut apply = |position: Position, record: &[u8]| {
+            if is_unexpected {
+                return Err(StorageError::NoData(directory.clone()));
+            }
+            Ok(sink.apply(position, record)?)
+        };
+        let flushed = families.iter().map(|family| family.flushed_position());
+        let known = LogGuard::known_log(&**fs, &options.data_directories, flushed)?;
+        let accept_loss = options.accept_commitlog_loss;
+        let replayed = commitlog::replay(directory, &**fs, accept_loss, known, &mut apply);
+        let replayed = replayed.map_err(|error| match error {
+            commitlog::ReplayError::Apply { source, .. } => source,
+            other @ commitlog::ReplayError::OtherLog { .. } => {
+                StorageError::OtherLog(other.to_string())
+            }
+            other => StorageError::Replay(other.to_string()),
+        })?;
+        if !replayed.segments.is_empty() {
+            log::info!("Log replay complete, {} replayed mutations", sink.mutations);
+        }
+        Ok(replayed)
+    }
+
+    /// Whether the data directories know of a commit log: they have a mark of it, or SSTables that
+    /// were written since it began. A server has marked its log before the first write.
+    pub(super) fn is_expected(&self) -> Result<bool, FileError> {
+        let mark = LogGuard::find(&*self.environment.fs, &self.options.data_directories)?;
+        let mut flushed = self.families.iter().map(|family| family.flushed_position());
+        Ok(mark.is_some() || flushed.any(|position| position > Position::default()))
+    }
+
+    /// Opens the log after the replay. If its disk has no room for even a small segment, what was
+    /// replayed is flushed first, and its segments are removed.
+    pub(super) fn open_log(&self, replayed: &mut Replayed) -> Result<CommitLog, StorageError> {
+        let Self { environment: Environment { fs, clock, .. }, options, families } = *self;
+        let flushed = families.iter().map(|family| family.flushed_position().segment).max();
+        let log_options = LogOptions {
+            dir: options.commit_log_directory.clone(),
+            segment_bytes: options.segment_bytes,
+            sync: options.sync,
+            first_segment: flushed.unwrap_or(0) + 1,
+            archive: options.commit_log_archive_directory.clone(),
+        };
+        let open = |replayed: &Replayed| {
+            let rng = fastrand::Rng::with_seed(options.seed);
+            let (fs, clock) = (Arc::clone(fs), Arc::clone(clock));
+            CommitLog::open(fs, clock, rng, log_options.clone(), replayed.clone())
+        };
+        match open(replayed) {
+            Err(full @ LogError::NoSpace { .. }) if !replayed.segments.is_empty() => {
+                log::warn!("{full}: what the commit log holds is flushed, to make room there");
+                self.clear_log(replayed)?;
+                Ok(open(replayed)?)
+            }
+            opened => Ok(opened?),
+        }
+    }
+
+    /// Flushes what was replayed, and removes the segments that it came from. No list in the log
+    /// can tell that they are not needed: the manifests do.
+    fn clear_log(&self, replayed: &mut Replayed) -> Result<(), StorageError> {
+        let Self { environment: Environment { fs, .. }, options, families } = *self;
+        let end = replayed.end();
+        let bytes = families.iter().map(|family| family.view().memory()).sum();
+        flush_all(families, end).map_err(|source| StorageError::Flush { bytes, source })?;
+        let directory = &options.commit_log_directory;
+        if let Some(archive) = &options.commit_log_archive_directory {
+            archive_all(&**fs, directory, archive)?;
+        }
+        for family in families {
+            family.advance_flushed(end)?;
+        }
+        LogGuard::release(&**fs, &options.data_directories)?;
+        Ok(replayed.remove_segments(&**fs).context("remove the segments of", directory)?)
     }
 }
 
@@ -119,96 +234,46 @@ impl Memory {
         &mut self,
         budget: u64,
         flush: impl FnOnce() -> Result<(), ReadError>,
-    ) -> Result<(), StorageError> {
+    ) -> Result<(), Unapplied> {
         let bytes = self.used;
         if bytes <= self.flush_above {
             return Ok(());
         }
         match flush() {
             Ok(()) => self.flush_above = budget,
-            Err(error) if is_shortage(&error) && bytes <= budget + budget / OVERDRAFT => {
-                log::error!("what was replayed stays in memory and in the commit log: {error}");
+            Err(error) if error.is_shortage() && bytes <= budget + budget / OVERDRAFT => {
+                log::error!(
+                    "what was replayed stays in memory, and is replayed again if need be: {error}"
+                );
                 self.flush_above = bytes + budget / FLUSH_AGAIN;
             }
-            Err(source) => return Err(StorageError::Flush { bytes, source }),
+            Err(source) => return Err(Unapplied::Flush(bytes, source)),
         }
         Ok(())
     }
 }
 
 /// Writes all memtables to SSTables, which hold everything up to this position then.
-fn flush_all(stores: &[Arc<ColumnFamily>], position: Position) -> Result<(), ReadError> {
-    for store in stores {
+pub(in crate::storage) fn flush_all(
+    families: &[Arc<ColumnFamily>],
+    position: Position,
+) -> Result<(), ReadError> {
+    for family in families {
         // What an earlier attempt could not write goes first, and is not divided further.
-        for memtable in store.view().flushing.clone() {
-            store.flush(&memtable)?;
+        for memtable in family.view().flushing.clone() {
+            family.flush(&memtable)?;
         }
-        if let Some(memtable) = store.switch_memtable() {
+        if let Some(memtable) = family.switch_memtable() {
             memtable.seal(position);
-            store.flush(&memtable)?;
+            family.flush(&memtable)?;
         }
     }
     Ok(())
 }
 
-/// Opens the log behind what was replayed. If its disk has no room for even a small segment, what
-/// was replayed is flushed first, and its segments are removed.
-pub(super) fn open_log(
-    fs: &Arc<dyn FileSystem>,
-    clock: &Arc<dyn Clock>,
-    options: &Options,
-    stores: &[Arc<ColumnFamily>],
-    replayed: &mut Replayed,
-) -> Result<CommitLog, StorageError> {
-    let flushed = stores.iter().map(|store| store.flushed_position()).max().unwrap_or_default();
-    let log_options = LogOptions {
-        dir: options.commit_log_directory.clone(),
-        segment_bytes: options.segment_bytes,
-        sync: options.sync,
-        first_segment: flushed.segment + 1,
-        archive: options.commit_log_archive_directory.clone(),
-    };
-    let open = |replayed: &Replayed| {
-        let rng = fastrand::Rng::with_seed(options.seed);
-        let (fs, clock) = (Arc::clone(fs), Arc::clone(clock));
-        CommitLog::open(fs, clock, rng, log_options.clone(), replayed.clone())
-    };
-    match open(replayed) {
-        Err(full @ LogError::NoSpace { .. }) if !replayed.segments.is_empty() => {
-            log::warn!("{full}: what the commit log holds is flushed, to make room there");
-            clear_log(fs, options, stores, replayed)?;
-            Ok(open(replayed)?)
-        }
-        opened => Ok(opened?),
-    }
-}
-
-/// Flushes what was replayed, and removes the segments that it came from. No list in the log can
-/// tell that they are not needed: the manifests do.
-fn clear_log(
-    fs: &Arc<dyn FileSystem>,
-    options: &Options,
-    stores: &[Arc<ColumnFamily>],
-    replayed: &mut Replayed,
-) -> Result<(), StorageError> {
-    let end = replayed.end();
-    let bytes = stores.iter().map(|store| store.view().memory()).sum();
-    flush_all(stores, end).map_err(|source| StorageError::Flush { bytes, source })?;
-    let directory = &options.commit_log_directory;
-    if let Some(archive) = &options.commit_log_archive_directory {
-        archive_all(fs, directory, archive)?;
-    }
-    for store in stores {
-        store.advance_flushed(end)?;
-    }
-    LogGuard::release(&**fs, &options.data_directories)?;
-    Ok(replayed.remove_segments(&**fs).context("remove the segments of", directory)?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::error::FileError;
     use std::io;
     use std::path::Path;
 
@@ -226,10 +291,10 @@ mod tests {
         memory.bound(1000, || unreachable!("it was tried a moment ago")).unwrap();
         memory.used = 1100;
         let damaged = memory.bound(1000, || Err(failure(io::ErrorKind::Other))).unwrap_err();
-        assert!(matches!(damaged, StorageError::Flush { bytes: 1100, .. }), "{damaged}");
+        assert!(matches!(damaged, Unapplied::Flush(1100, _)), "{damaged:?}");
         memory.used = 1251;
         let full = memory.bound(1000, || Err(failure(io::ErrorKind::StorageFull))).unwrap_err();
-        let text = full.to_string();
+        let text = StorageError::from(full).to_string();
         assert!(text.contains("1251 bytes") && text.contains("A-1.sst.tmp"), "{text}");
         memory.bound(1000, || Ok(())).unwrap();
         assert_eq!(memory.flush_above, 1000);

@@ -1,11 +1,11 @@
 //! Column families that are added and dropped while the server runs.
 //!
-//! A definition is not kept here: the caller does that, and opens the storage with it at the next
-//! start. It notes a new family before its first write, and forgets one after it is dropped.
+//! Definitions are not kept here: the caller keeps them, and opens the storage with them at the
+//! next start. It notes a new family before its first write, and forgets one after it is dropped.
 //!
 //! A dropped family leaves a manifest without SSTables, which says up to where the commit log holds
 //! nothing of it. So a replay passes its old records over, whether the family is configured again
-//! or not. Its number stays taken by an empty family that refuses writes: requests under way that
+//! or not. Its number stays taken by an empty family that refuses writes: running requests that
 //! name it find no rows.
 
 use super::super::compaction::CompactionError;
@@ -18,10 +18,10 @@ use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::storage::error::FileError;
 use std::sync::Arc;
 
-/// Why a column family is not added or dropped. Nothing has changed.
+/// Reason why a column family is not added or dropped. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaChangeError {
-    /// There is one of this name.
+    /// The name is taken.
     #[error("column family {0} exists already")]
     Exists(String),
     /// Families are added to keyspaces that exist.
@@ -33,7 +33,7 @@ pub enum SchemaChangeError {
     /// A folder cannot be created.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The files that are there under its name are of no use.
+    /// The files under its name are of no use.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// Its data cannot be removed.
@@ -42,54 +42,61 @@ pub enum SchemaChangeError {
 }
 
 impl Core {
-    /// Adds a column family, which can be read and written when this returns. Data that the
-    /// directories hold of it are served, as after a start.
+    /// Adds a column family, which can be read and written when this returns. Data in the
+    /// directories are served, as after a start.
     pub fn add_family(
         &self,
-        family: ColumnFamilySchema,
+        schema: ColumnFamilySchema,
         options: FamilyOptions,
     ) -> Result<FamilyId, SchemaChangeError> {
-        let _one_at_a_time = self.snapshots.lock();
-        check_keyspace(&family)?;
-        if !self.schema.has_keyspace(&family.keyspace) {
-            return Err(SchemaChangeError::UnknownKeyspace(family.keyspace));
+        let _one_at_a_time = self.administration.lock();
+        check_keyspace(&schema)?;
+        if !self.schema.has_keyspace(&schema.keyspace) {
+            return Err(SchemaChangeError::UnknownKeyspace(schema.keyspace));
         }
-        if self.schema.family_id(&family.keyspace, &family.name).is_some() {
-            return Err(SchemaChangeError::Exists(family.to_string()));
+        if self.schema.family_id(&schema.keyspace, &schema.name).is_some() {
+            return Err(SchemaChangeError::Exists(schema.to_string()));
         }
-        let (fs, directories) = (&*self.environment.fs, &self.data_directories);
-        let folders = create_folders(fs, directories, &family.keyspace)?;
-        let (id, family) = (FamilyId(self.stores.count() as u32), Arc::new(family));
-        let store = ColumnFamily::open(&self.environment, id, &family, options, folders)?;
-        self.stores.push(Arc::new(store));
-        let known_as = self.schema.insert(Arc::clone(&family));
+        let (fs, directories) = (&*self.environment.fs, &self.options.data_directories);
+        let folders = create_folders(fs, directories, &schema.keyspace)?;
+        let (id, schema) = (FamilyId(self.families.count() as u32), Arc::new(schema));
+        let family = ColumnFamily::open(&self.environment, id, &schema, options, folders)?;
+        // Files of the same name may still be read, and go when that ends.
+        let earlier = self.families.iter().map(|(_, it)| it);
+        for earlier in earlier.filter(|it| it.schema().to_string() == schema.to_string()) {
+            family.number_after(earlier);
+        }
+        let position = self.log.position();
+        if family.flushed_position() > position {
+            // Another log wrote these files: a replay would pass over the writes that follow.
+            family.set_flushed(position)?;
+        }
+        self.families.push(Arc::new(family));
+        let known_as = self.schema.insert(Arc::clone(&schema));
         assert_eq!(known_as, id, "the schema and the storage number families alike");
         self.note_families();
         self.request_compaction(self.family(id));
-        log::info!("column family {family} was added");
+        log::info!("column family {schema} was added");
         Ok(id)
     }
 
     /// Drops a column family with all its data, durably; snapshots stay. Writes to it are refused
     /// from now on, and reads find nothing. Waits for its compactions.
     pub fn drop_family(&self, id: FamilyId) -> Result<(), SchemaChangeError> {
-        let _one_at_a_time = self.snapshots.lock();
-        let store = self.family(id);
-        check_keyspace(store.schema())?;
-        if store.is_dropped() {
+        let _one_at_a_time = self.administration.lock();
+        let family = self.family(id);
+        check_keyspace(family.schema())?;
+        if family.is_dropped() {
             return Ok(());
         }
-        store.refuse_writes(true);
-        if let Err(error) = self.discard(store) {
-            store.refuse_writes(false);
-            return Err(error.into());
-        }
-        store.mark_dropped();
+        family.refuse_writes(true);
+        self.discard(family).inspect_err(|_| family.refuse_writes(false))?;
+        family.mark_dropped();
         self.schema.remove(id);
         self.forget_families(&[id]);
-        store.set_cache_capacity(0, 0);
-        store.remove_replaced();
-        log::info!("column family {} was dropped", store.schema());
+        family.set_cache_capacity(0, 0);
+        family.remove_replaced();
+        log::info!("column family {} was dropped", family.schema());
         Ok(())
     }
 }

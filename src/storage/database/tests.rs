@@ -1,67 +1,46 @@
-//! What becomes of the storage when the machine refuses something, or a bug panics.
+//! Failures of the machine and panics in the background.
 
+mod drops;
 mod lost_log;
 mod transfer;
 
-use super::compactions::Takes;
-use super::open::keep_going;
 use super::*;
 use crate::base::context::RequestContext;
 use crate::kit::clock::ManualClock;
 use crate::kit::disk::{Operation as FileOperation, SimFileSystem};
-use crate::model::comparator::Comparator;
+use crate::kit::storage::Blog;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::mutation::MutationBuilder;
 use crate::model::position::RowPosition;
-use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
 use crate::model::slice::Slice;
 use crate::model::version::RowVersion;
 use crate::ring::{DecoratedKey, RowRange};
+use crate::storage::FamilyOptions;
 use crate::storage::family::Piece;
 use crate::storage::sstable::Access;
-use crate::storage::{FamilyOptions, Options};
-use std::cell::Cell;
-use std::io;
 use std::path::Path;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 const FAMILIES: [FamilyId; 2] = [FamilyId(0), FamilyId(1)];
 
-/// Two column families, in which nothing happens by itself.
+fn blog() -> Blog {
+    Blog { families: &["Authors", "Editors"], ..Blog::default() }
+}
+
 fn open(fs: &SimFileSystem) -> Result<Database, StorageError> {
-    open_at(fs, Arc::new(ManualClock::default()))
+    blog().open(fs)
 }
 
-fn options() -> Options {
-    Options {
-        segment_bytes: 1 << 16,
-        memtable_budget_bytes: 1 << 20,
-        block_cache_bytes: 1 << 20,
-        ..Options::new("/data", "/log")
-    }
-}
-
-fn open_at(fs: &SimFileSystem, clock: Arc<ManualClock>) -> Result<Database, StorageError> {
-    let components = Components { fs: Arc::new(fs.clone()), clock, events: Events::ignored() };
-    let families = ["Authors", "Editors"].map(|name| {
-        let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
-        let (keyspace, name) = ("Blog".into(), name.into());
-        Arc::new(ColumnFamilySchema::new(keyspace, name, kind))
-    });
-    let (schema, partitioner) = (Arc::new(Schema::new(families)), Partitioner::OrderPreserving);
-    let options_of = |_| FamilyOptions::default();
-    Database::open_without_threads(components, options(), partitioner, schema, options_of)
-}
-
-fn write(storage: &Database, family: FamilyId, key: &str) -> Result<Applied, WriteError> {
+fn write(storage: &Database, id: FamilyId, key: &str) -> Result<Applied, WriteError> {
     let mut mutation = MutationBuilder::new(storage.schema(), "Blog", key.as_bytes());
-    mutation.family(family).insert((b"", b"name"), b"value", 1);
+    mutation.family(id).insert((b"", b"name"), b"value", 1);
     storage.apply(&mutation.finish(), true)
 }
 
-fn is_written(storage: &Database, family: FamilyId) -> bool {
-    let view = storage.family(family).view();
+fn is_written(storage: &Database, id: FamilyId) -> bool {
+    let view = storage.family(id).view();
     view.flushing.is_empty() && view.active.is_empty()
 }
 
@@ -69,72 +48,50 @@ fn is_written(storage: &Database, family: FamilyId) -> bool {
 #[test]
 fn who_asks_too_late_for_the_flush_of_a_full_memtable_gets_none() {
     let storage = open(&SimFileSystem::new(1)).unwrap();
-    let family = FAMILIES[0];
-    write(&storage, family, "few").unwrap();
-    let store = storage.family(family);
+    write(&storage, FAMILIES[0], "few").unwrap();
+    let family = storage.family(FAMILIES[0]);
     for cause in [FlushCause::Operations, FlushCause::Throughput] {
-        storage.flush_for(store, cause).unwrap();
-        assert!(!is_written(&storage, family), "{cause:?}");
+        storage.flush_for(family, cause).unwrap();
+        assert!(!is_written(&storage, FAMILIES[0]), "{cause:?}");
     }
-    storage.flush_for(store, FlushCause::Memory).unwrap();
-    assert!(is_written(&storage, family));
+    storage.flush_for(family, FlushCause::Memory).unwrap();
+    assert!(is_written(&storage, FAMILIES[0]));
 }
 
 #[test]
 fn a_start_that_gets_too_few_threads_leaves_nothing_behind() {
+    static LEFT: AtomicUsize = AtomicUsize::new(0);
     let fs = SimFileSystem::new(1);
-    for number in 0..4_u32 {
-        let storage = open(&fs).expect("the locks are free");
-        let (shared, left) = (Arc::downgrade(&storage.core), Cell::new(number));
-        let spawn = |_: &str, body| {
-            let more = left.get().checked_sub(1).ok_or(io::ErrorKind::WouldBlock)?;
-            left.set(more);
-            Ok(std::thread::spawn(body))
-        };
-        let refused = storage.start_threads(2, 2, &spawn).unwrap_err();
+    for threads in 0..4 {
+        LEFT.store(threads, Ordering::Relaxed);
+        let blog = Blog { spawner: Spawner::AtMost(&LEFT), ..blog() };
+        let refused = blog.open(&fs).unwrap_err();
         assert!(matches!(refused, StorageError::Thread(_)), "{refused}");
-        drop(storage);
-        assert_eq!(shared.strong_count(), 0, "no thread of {number} runs");
+        assert_eq!(LEFT.load(Ordering::Relaxed), 0);
+        drop(open(&fs).expect("the locks are free"));
     }
-}
-
-#[test]
-fn a_thread_that_panics_begins_anew_until_the_storage_is_closed() {
-    let (runs, rests) = (Cell::new(0), Cell::new(0));
-    let run = || {
-        runs.set(runs.get() + 1);
-        assert!(runs.get() >= 3, "on purpose");
-    };
-    let rest = || {
-        rests.set(rests.get() + 1);
-        true
-    };
-    keep_going("flush", run, rest);
-    assert_eq!((runs.get(), rests.get()), (3, 2));
-    keep_going("flush", || panic!("on purpose"), || false);
 }
 
 /// On a busy machine a thread may get to run long after it was started.
 #[test]
 fn what_was_due_before_the_housekeeper_came_is_done() {
-    let clock = Arc::new(ManualClock::default());
-    let storage = open_at(&SimFileSystem::new(1), clock.clone()).unwrap();
+    let blog = blog();
+    let storage = blog.open(&SimFileSystem::new(1)).unwrap();
     write(&storage, FAMILIES[0], "ada").unwrap();
     storage.flush(FAMILIES[0]).unwrap();
     let mut deletion = MutationBuilder::new(storage.schema(), "Blog", b"ada");
     deletion.family(FAMILIES[0]).delete_row(Deletion::at(2, 0));
     storage.apply(&deletion.finish(), true).unwrap();
     storage.flush(FAMILIES[0]).unwrap();
-    // Nobody is asked any more to look at the family.
+    // No look at the family is requested any more.
     storage.compactions.take_due(&mut 0, Duration::ZERO);
-    clock.advance(Duration::from_hours(24 * 30));
-    let spawn = |_: &str, body| Ok(std::thread::spawn(body));
-    storage.start_threads(1, 1, &spawn).unwrap();
+    blog.clock.advance(Duration::from_hours(24 * 30));
+    storage.start_workers(Spawner::Threads, 1, 1, 0).unwrap();
     let is_gone = || {
         std::thread::sleep(Duration::from_millis(10));
         storage.family(FAMILIES[0]).view().tables.is_empty()
     };
-    assert!((0..6000).any(|_| is_gone()), "nobody has looked");
+    assert!((0..6000).any(|_| is_gone()), "no thread has looked");
 }
 
 #[test]
@@ -145,11 +102,11 @@ fn a_family_that_is_being_compacted_is_not_forgiven_its_last_failure() {
     storage.flush(FAMILIES[0]).unwrap();
     assert!(shared.compactions.postpone(FAMILIES[0], Duration::ZERO));
     let claim = storage.family(FAMILIES[0]).claim(|tables| Some(tables.free.clone())).unwrap();
-    let (waiting, best) = shared.choose(vec![FAMILIES[0]], Takes::All);
+    let (waiting, best) = shared.choose(vec![FAMILIES[0]], u64::MAX);
     assert!(waiting.is_empty() && best.is_none());
     assert!(shared.compactions.is_failing(FAMILIES[0]), "it may fail again");
     drop(claim);
-    shared.choose(vec![FAMILIES[0]], Takes::All);
+    shared.choose(vec![FAMILIES[0]], u64::MAX);
     assert!(!shared.compactions.is_failing(FAMILIES[0]), "there is nothing to merge");
 }
 

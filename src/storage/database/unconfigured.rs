@@ -1,9 +1,8 @@
-//! Column families that have data here and are not configured: renamed, or taken out by mistake;
-//! and those that were dropped, of which a manifest without SSTables is left.
+//! Column families with data that are not configured: renamed, or removed by mistake; and dropped
+//! ones, of which a manifest without SSTables is left.
 
 use super::super::commitlog::Position;
-use super::super::files::FileName;
-use super::super::keyspace_folders::{self, KeyspaceFolder};
+use super::super::files::{FileName, KeyspaceFolder, keyspace_folders};
 use super::super::manifest::Manifest;
 use super::super::system;
 use crate::base::fs::FileSystem;
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// A column family that is not configured, by its manifest.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unconfigured {
+pub(in crate::storage) struct Unconfigured {
     manifest: PathBuf,
     keyspace: String,
     family: String,
@@ -24,11 +23,11 @@ pub(super) struct Unconfigured {
     empty_up_to: Option<Position>,
 }
 
-/// Reads records of the commit log without what they hold of families that were dropped since.
+/// Decodes records of the commit log without the parts of families that were dropped since.
 #[derive(Debug)]
-pub(super) struct Records<'a> {
-    pub(super) schema: &'a Schema,
-    pub(super) unconfigured: Vec<Unconfigured>,
+pub(in crate::storage) struct Records<'a> {
+    pub(in crate::storage) schema: &'a Schema,
+    pub(in crate::storage) unconfigured: Vec<Unconfigured>,
 }
 
 impl Records<'_> {
@@ -64,10 +63,10 @@ pub(super) fn find_unconfigured(
     all
 }
 
-/// Those in a data directory, sorted.
+/// The unconfigured families of a data directory, sorted.
 fn find(fs: &dyn FileSystem, directory: &Path, schema: &Schema) -> io::Result<Vec<Unconfigured>> {
     let mut found = Vec::new();
-    for KeyspaceFolder { keyspace, path, entries } in keyspace_folders::list(fs, directory)? {
+    for KeyspaceFolder { keyspace, path, entries } in keyspace_folders(fs, directory)? {
         for entry in entries {
             if let FileName::Manifest(family) = FileName::parse(&entry.name)
                 && schema.family_id(&keyspace, &family).is_none()

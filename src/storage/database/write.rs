@@ -1,7 +1,6 @@
 //! The path of a mutation: log, memtables, and waiting when there is no room for more.
 
-use super::super::background::{FlushCause, Work};
-use super::super::commitlog::LogError;
+use super::super::commitlog::{LogError, SyncPolicy};
 use super::super::family::{ColumnFamily, Operation};
 use super::{Applied, Core, WriteError};
 use crate::base::lock::RwLockReadGuard;
@@ -18,25 +17,27 @@ impl Core {
     }
 
     /// [`Core::apply`] for several rows, logged by one write. After an error of the log some of the
-    /// rows may be written at the next start, each whole or not at all. Counts for each column
-    /// family what was written; the time is that until the writes may be acknowledged, or until
-    /// they wait for a sync of the log.
+    /// rows may be written at the next start, each whole or not at all. Counts the writes of each
+    /// column family, with the time until they may be acknowledged or wait for a sync of the log.
     pub fn apply_all(
         &self,
         mutations: &[RowMutation],
         may_block: bool,
     ) -> Result<Applied, WriteError> {
         let clock = &*self.environment.clock;
-        let mut families = mutations.iter().flat_map(|m| &m.families).map(|f| f.family);
-        let Some(first) = families.next() else { return self.write(mutations, may_block) };
-        let begun = self.family(first).operations().begin(Operation::Write, clock);
-        let applied = self.write(mutations, may_block)?;
+        let mut ids = mutations.iter().flat_map(|m| &m.families).map(|f| f.family);
+        let first = ids.next();
+        let begun =
+            first.map(|first| self.family(first).operations().begin(Operation::Write, clock));
+        self.wait_for_memory(may_block)?;
+        let applied = self.apply_with_memory(mutations, may_block)?;
+        let (Some(mut current), Some(begun)) = (first, begun) else { return Ok(applied) };
         // The rows of a batch are mostly of one family.
-        let (mut current, mut count) = (first, 1);
-        for family in families {
-            if family != current {
+        let mut count = 1;
+        for id in ids {
+            if id != current {
                 self.family(current).operations().end(Operation::Write, count, begun, clock);
-                (current, count) = (family, 0);
+                (current, count) = (id, 0);
             }
             count += 1;
         }
@@ -44,25 +45,19 @@ impl Core {
         Ok(applied)
     }
 
-    /// [`Core::apply`] for what the node notes for itself, which is little and seldom: it does
-    /// not wait for memory, so that a node whose disk is full can start and serve reads.
+    /// [`Core::apply`] for the node's own notes, which are few: it does not wait for memory, so
+    /// that a node whose disk is full can start and serve reads.
     pub fn apply_own(&self, mutation: &RowMutation) -> Result<Applied, WriteError> {
         self.apply_with_memory(std::slice::from_ref(mutation), true)
     }
 
-    fn write(&self, mutations: &[RowMutation], may_block: bool) -> Result<Applied, WriteError> {
-        self.wait_for_memory(may_block)?;
-        self.apply_with_memory(mutations, may_block)
-    }
-
-    /// [`Self::write`] for a caller that has waited for memory.
     fn apply_with_memory(
         &self,
         mutations: &[RowMutation],
         may_block: bool,
     ) -> Result<Applied, WriteError> {
-        let stores = self.stores_of(mutations);
-        let delays = stores.iter().map(|store| store.pressure().write_delay());
+        let families = self.families_of(mutations);
+        let delays = families.iter().map(|family| family.pressure().write_delay());
         let delay = delays.max().unwrap_or_default();
         if !delay.is_zero() {
             if !may_block {
@@ -71,28 +66,25 @@ impl Core {
             // Compaction is far behind: the more writes now, the more files a read has to look at.
             std::thread::sleep(delay);
         }
-        let gates = enter_gates(&stores, may_block)?;
+        let gates = enter_gates(&families, may_block)?;
         if self.stopping.load(Ordering::Relaxed) {
             return Err(WriteError::Closed);
         }
-        if let Some(refusal) = stores.iter().find_map(|store| refusal(store)) {
-            return Err(refusal);
-        }
+        families.iter().try_for_each(|family| family.check_writable())?;
         self.apply_in_gates(gates, mutations, may_block)
     }
 
     /// Writes a note of the node itself, also while it stops.
     pub(super) fn apply_note(&self, note: RowMutation) -> Result<Applied, WriteError> {
         let mutations = &[note];
-        let stores = self.stores_of(mutations);
-        self.apply_in_gates(enter_gates(&stores, true)?, mutations, true)
+        let families = self.families_of(mutations);
+        self.apply_in_gates(enter_gates(&families, true)?, mutations, true)
     }
 
     /// The column families of some mutations, each once and by number.
-    fn stores_of(&self, mutations: &[RowMutation]) -> SmallVec<[&ColumnFamily; 2]> {
-        let families = mutations.iter().flat_map(|mutation| &mutation.families);
+    fn families_of(&self, mutations: &[RowMutation]) -> SmallVec<[&ColumnFamily; 2]> {
         let mut ids: SmallVec<[FamilyId; 4]> = SmallVec::new();
-        for FamilyMutation { family, .. } in families {
+        for FamilyMutation { family, .. } in mutations.iter().flat_map(|it| &it.families) {
             // The rows of a batch are mostly of one family.
             if ids.last() != Some(family) {
                 ids.push(*family);
@@ -126,38 +118,28 @@ impl Core {
                 self.family(family.family).apply(&key, family);
             }
         }
-        let stores = gates.into_iter().map(|(store, _)| store);
-        for store in stores {
-            if let Some(cause) = store.full_cause() {
-                self.flushes.push(Work::Flush(store.id(), cause));
+        for (family, gate) in gates {
+            drop(gate);
+            if let Some(cause) = family.full_cause() {
+                self.flushes.push(family.id(), cause);
             }
         }
         Ok(match position {
-            Some(position) if self.waits_for_sync => Applied::Pending(position),
+            Some(position) if matches!(self.options.sync, SyncPolicy::Batch { .. }) => {
+                Applied::Pending(position)
+            }
             _ => Applied::Done,
         })
-    }
-
-    pub(super) fn request_all(&self, cause: FlushCause) {
-        for store in self.families() {
-            if store.view().memtables().any(|memtable| !memtable.is_empty()) {
-                self.flushes.push(Work::Flush(store.id(), cause));
-            }
-        }
     }
 }
 
 /// Column families with their gates, which are held.
 type Gates<'a> = SmallVec<[(&'a ColumnFamily, RwLockReadGuard<'a, ()>); 2]>;
 
-fn enter_gates<'a>(stores: &[&'a ColumnFamily], may_block: bool) -> Result<Gates<'a>, WriteError> {
-    let enter = |store: &&'a ColumnFamily| Some((*store, store.enter(may_block)?));
-    stores.iter().map(enter).collect::<Option<_>>().ok_or(WriteError::WouldBlock)
-}
-
-/// Why a column family takes no writes, if it does not.
-pub(super) fn refusal(store: &ColumnFamily) -> Option<WriteError> {
-    let dropped = || store.refuses_writes().then_some("it was dropped");
-    let reason = store.failure().or_else(dropped)?.to_owned();
-    Some(WriteError::Failed { family: store.schema().to_string(), reason })
+fn enter_gates<'a>(
+    families: &[&'a ColumnFamily],
+    may_block: bool,
+) -> Result<Gates<'a>, WriteError> {
+    let enter = |family: &&'a ColumnFamily| Some((*family, family.enter(may_block)?));
+    families.iter().map(enter).collect::<Option<_>>().ok_or(WriteError::WouldBlock)
 }

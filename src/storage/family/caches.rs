@@ -1,9 +1,8 @@
-//! The key cache and the row cache of one column family: how large they are, and what the
-//! replacement of SSTables means for them.
+//! The key cache and the row cache of one column family: their sizes, and their changes when
+//! SSTables are replaced.
 
 use super::{Cause, ColumnFamily, View};
 use crate::base::context::RequestContext;
-use crate::base::lock::MutexGuard;
 use crate::config::settings::CacheSize;
 use crate::model::key::RowKey;
 use crate::ring::DecoratedKey;
@@ -16,19 +15,19 @@ use crate::storage::sstable::{Access, Blocks, SsTable, filter};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// How large the caches of a column family are to be.
+/// Wanted sizes of the caches of a column family.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CacheSizes {
     pub(super) keys: CacheSize,
     pub(super) rows: CacheSize,
 }
 
-/// What a change of the SSTables means for cached rows.
+/// Effect of a change of the SSTables on cached rows.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RowsChange<'a> {
-    /// Nothing: the rows are the same.
+    /// None: the rows are the same.
     None,
-    /// What this memtable held is in SSTables now.
+    /// The rows of this memtable are in SSTables now.
     Flushed(&'a Arc<Memtable>),
     /// Deletions may be gone.
     Purged,
@@ -37,24 +36,20 @@ pub(super) enum RowsChange<'a> {
 }
 
 impl ColumnFamily {
-    /// Makes the caches as large as the operator says, from now on until the next start. A number
-    /// does not change any more as a share of all keys would.
+    /// Sets the sizes of the caches until the next start. Unlike a share of all keys, these do not
+    /// change by themselves.
     pub fn set_cache_capacity(&self, keys: u64, rows: u64) {
         let size =
             |entries| if entries == 0 { CacheSize::Off } else { CacheSize::Entries(entries) };
-        let mut sizes = self.cache_sizes();
+        let mut sizes = self.cache_sizes.lock();
         *sizes = CacheSizes { keys: size(keys), rows: size(rows) };
         self.resize(*sizes);
     }
 
-    /// Makes caches that are to hold a share of all keys as large as that is now.
+    /// Resizes caches for a share of all keys.
     pub(super) fn resize_caches(&self) {
-        let sizes = self.cache_sizes();
+        let sizes = self.cache_sizes.lock();
         self.resize(*sizes);
-    }
-
-    fn cache_sizes(&self) -> MutexGuard<'_, CacheSizes> {
-        self.cache_sizes.lock()
     }
 
     fn resize(&self, sizes: CacheSizes) {
@@ -63,40 +58,33 @@ impl ColumnFamily {
         let keys_on_disk = rows.fold(0, u64::saturating_add);
         let [keys, rows] = [sizes.keys, sizes.rows].map(|size| size.entries(keys_on_disk));
         let is_final = |size: CacheSize| !matches!(size, CacheSize::Fraction(_));
-        if let Some(cache) = view.caches.keys.as_ref().filter(|_| keys > 0) {
-            cache.set_capacity(keys);
-        } else if view.caches.keys.is_some() || keys > 0 {
+        if let Some(cache) = view.key_cache.as_ref().filter(|_| keys > 0) {
+            cache.entries.set_capacity(keys);
+        } else if view.key_cache.is_some() || keys > 0 {
             let budget = &self.environment.key_cache_budget;
             let cache = || Arc::new(KeyCache::new(keys, is_final(sizes.keys), budget));
             let cache = (keys > 0).then(cache);
-            self.publish(|view| view.caches.keys = cache);
+            self.publish(|view| view.key_cache = cache);
         }
-        if let Some(cache) = view.caches.rows.as_ref().filter(|_| rows > 0) {
-            cache.set_capacity(rows);
-        } else if view.caches.rows.is_some() || rows > 0 {
+        if let Some(cache) = view.row_cache.as_ref().filter(|_| rows > 0) {
+            cache.entries.set_capacity(rows);
+        } else if view.row_cache.is_some() || rows > 0 {
             let budget = &self.environment.row_cache_budget;
             let cache = || Arc::new(RowCache::new(rows, is_final(sizes.rows), budget));
             let cache = (rows > 0).then(cache);
             self.publish(|view| {
                 view.epoch += 1;
-                view.caches.rows = cache;
+                view.row_cache = cache;
             });
         }
     }
 
-    /// The figures of its caches.
+    /// Statistics of its caches.
     pub fn cache_stats(&self) -> FamilyCacheStats {
         let view = self.view();
         FamilyCacheStats {
-            keys: view.caches.keys.as_ref().map(|keys| keys.stats()),
-            rows: view.caches.rows.as_ref().map(|rows| rows.stats()),
-        }
-    }
-
-    /// Forgets all cached rows.
-    pub fn invalidate_row_cache(&self) {
-        if let Some(rows) = &self.view().caches.rows {
-            rows.clear();
+            keys: view.key_cache.as_ref().map(|keys| keys.entries.stats()),
+            rows: view.row_cache.as_ref().map(|rows| rows.stats()),
         }
     }
 
@@ -107,11 +95,11 @@ impl ColumnFamily {
         let view = self.view();
         match kind {
             CacheKind::Rows => {
-                let rows = view.caches.rows.as_ref()?;
-                Some(rows.keys().map(DecoratedKey::into_key).collect())
+                let rows = view.row_cache.as_ref()?;
+                Some(rows.entries.keys().map(DecoratedKey::into_key).collect())
             }
             CacheKind::Keys => {
-                let keys = view.caches.keys.as_ref()?;
+                let keys = view.key_cache.as_ref()?;
                 let pinned = view.tables.iter().flat_map(|table| table.pinned_keys());
                 let pinned = pinned.map(|key| key.key().clone());
                 Some(pinned.chain(keys.keys()).collect())
@@ -129,10 +117,10 @@ impl ColumnFamily {
         stats.map_or(0, |stats| stats.capacity)
     }
 
-    /// Reads what a cache is to know of a row, as if somebody had asked for the row.
+    /// Reads a row into a cache, as a request would.
     pub fn warm(&self, kind: CacheKind, key: &DecoratedKey) -> Result<(), ReadError> {
         let view = self.view();
-        match (kind, &view.caches.rows) {
+        match (kind, &view.row_cache) {
             (CacheKind::Keys, _) => {
                 let hash = filter::hash(key.key().as_bytes());
                 for table in view.tables.iter().filter(|table| table.may_contain(key, hash)) {
@@ -142,19 +130,19 @@ impl ColumnFamily {
             (CacheKind::Rows, Some(rows)) => {
                 let context = RequestContext::default();
                 let mut budget = Budget::counting(Access::Cached, &context);
-                self.cached_row(rows, &view, key, &mut budget, Access::Cached)?;
+                self.cached_row(rows, &view, key, &mut budget)?;
             }
             (CacheKind::Rows, None) => {}
         }
         Ok(())
     }
 
-    /// Looks up in the SSTables of now what the key cache knew of those that were replaced, if that
-    /// is wanted. It is what the reads to come would do.
+    /// Looks up in the present SSTables the keys that the key cache had of replaced ones, if that
+    /// is wanted. Later reads would do so otherwise.
     pub(super) fn preheat_keys(&self, replaced: &[Arc<SsTable>]) {
         let view = self.view();
         let wanted = self.environment.preheats_keys && !replaced.is_empty();
-        let Some(cache) = view.caches.keys.as_ref().filter(|_| wanted) else { return };
+        let Some(cache) = view.key_cache.as_ref().filter(|_| wanted) else { return };
         let replaced: Vec<u64> = replaced.iter().map(|table| table.cache_id()).collect();
         let partitioner = self.environment.partitioner;
         let keys = cache.keys_of(&replaced).into_iter();
@@ -171,19 +159,18 @@ impl ColumnFamily {
         }
     }
 
-    /// All that SSTables have of a row, from the row cache or for it; `None` if it is not to be
-    /// cached, or there is nothing of it.
+    /// The merged row of all SSTables, from the row cache or for it; `None` if it is not to be
+    /// cached, or there is none.
     pub(super) fn cached_row(
         &self,
         rows: &RowCache,
         view: &View,
         key: &DecoratedKey,
         budget: &mut Budget<'_>,
-        access: Access,
     ) -> Result<Option<MemtableRow>, ReadError> {
         let loaded = match rows.get(key, view.epoch) {
             Some(known) => known,
-            None => match self.load_row(rows, view, key, budget, access) {
+            None => match self.load_row(rows, view, key, budget) {
                 Ok(Some(loaded)) => {
                     self.keep_row(rows, view, key, loaded.clone());
                     loaded.into_row()
@@ -191,7 +178,7 @@ impl ColumnFamily {
                 Ok(None) => return Ok(None),
                 Err(error) => {
                     if matches!(error, ReadError::WouldBlock) {
-                        rows.note_repeated();
+                        rows.entries.note_repeated();
                     }
                     return Err(error);
                 }
@@ -209,11 +196,10 @@ impl ColumnFamily {
         view: &View,
         key: &DecoratedKey,
         budget: &mut Budget<'_>,
-        access: Access,
     ) -> Result<Option<LoadedRow>, ReadError> {
         let hash = filter::hash(key.key().as_bytes());
         let holders = view.tables.iter().filter(|table| table.may_contain(key, hash));
-        let blocks: Vec<_> = holders.map(|table| view.blocks(table, access)).collect();
+        let blocks: Vec<_> = holders.map(|table| view.blocks(table, budget.access)).collect();
         let found = FoundRow::find_all(&blocks, key, hash)?;
         let Some(most_cells) = found.iter().map(|row| row.entry.cells).max() else {
             return Ok(None);
@@ -222,7 +208,7 @@ impl ColumnFamily {
         let reader = RowReader::new(&self.schema, sources);
         match rows.load(&reader, (view.epoch, most_cells), budget) {
             Ok(loaded) => Ok(Some(loaded)),
-            // What is asked for may stand in a sound part of the row.
+            // The wanted slice may be in a sound part of the row.
             Err(ReadError::Corrupt(_)) => Ok(Some(LoadedRow::refused(view.epoch))),
             Err(ReadError::Io(_)) => Ok(None),
             Err(error) => Err(error),
@@ -236,10 +222,10 @@ impl ColumnFamily {
             rows.insert(key, row);
         }
         drop(current);
-        rows.enforce();
+        rows.entries.enforce();
     }
 
-    /// What a change of the SSTables means for cached rows.
+    /// Effect of a change of the SSTables on cached rows.
     pub(super) fn rows_change<'a>(
         old: &[Arc<SsTable>],
         new: &[SsTable],
@@ -250,23 +236,22 @@ impl ColumnFamily {
         let after = new.iter().fold(0, add);
         match cause {
             Cause::Flushed(memtable) => RowsChange::Flushed(memtable),
-            Cause::RowsDropped | Cause::AllDropped(_) => RowsChange::Others,
-            Cause::Merged(_) if old.is_empty() && !new.is_empty() => RowsChange::Others,
-            // Some of these may only have been merged with others; which ones, nobody has noted.
+            Cause::Added | Cause::RowsDropped | Cause::AllDropped(_) => RowsChange::Others,
+            // Some of these may only have been merged with others.
             Cause::Merged(_) if after < before => RowsChange::Purged,
             Cause::Merged(_) => RowsChange::None,
         }
     }
 
-    /// Removes from the row cache what is not right any more, after a view with the change was
-    /// published; then lets go of the memtable.
+    /// Removes outdated rows from the row cache, after a view with the change was published; then
+    /// drops the memtable.
     pub(super) fn settle_rows(&self, change: RowsChange<'_>) {
-        if let Some(rows) = &self.view().caches.rows {
+        if let Some(rows) = &self.view().row_cache {
             match change {
                 RowsChange::None => {}
                 RowsChange::Flushed(memtable) => rows.forget_flushed(memtable),
                 RowsChange::Purged => rows.forget_deletions(),
-                RowsChange::Others => rows.clear(),
+                RowsChange::Others => rows.entries.clear(),
             }
         }
         if let RowsChange::Flushed(flushed) = change
@@ -278,15 +263,15 @@ impl ColumnFamily {
 }
 
 impl View {
-    /// Takes in what a change of the SSTables means. Without a row cache nobody needs to see a
-    /// memtable beside the SSTable that it was written to.
+    /// Applies a change of the SSTables. Without a row cache no reader needs a memtable beside the
+    /// SSTable to which it was written.
     pub(super) fn note_change(&mut self, change: RowsChange<'_>) {
         match change {
             RowsChange::None => {}
             RowsChange::Flushed(_) | RowsChange::Purged | RowsChange::Others => self.epoch += 1,
         }
         if let RowsChange::Flushed(memtable) = change
-            && self.caches.rows.is_none()
+            && self.row_cache.is_none()
         {
             self.forget(memtable);
         }
@@ -296,26 +281,24 @@ impl View {
         self.flushing.retain(|memtable| !Arc::ptr_eq(memtable, flushed));
     }
 
-    /// The blocks of one of its SSTables, which its key cache hears of.
+    /// The blocks of one of its SSTables, with its key cache.
     pub(super) fn blocks<'a>(&'a self, table: &'a SsTable, access: Access) -> Blocks<'a> {
-        Blocks::new(table, access).with_key_cache(self.caches.keys.as_deref())
+        let mut blocks = Blocks::new(table, access);
+        blocks.keys = self.key_cache.as_deref();
+        blocks
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::events::Events;
-    use crate::kit::clock::ManualClock;
     use crate::kit::disk::SimFileSystem;
-    use crate::model::comparator::Comparator;
+    use crate::kit::storage::Blog;
     use crate::model::deletion::Deletion;
     use crate::model::mutation::MutationBuilder;
-    use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
+    use crate::model::schema::FamilyId;
     use crate::model::slice::Slice;
-    use crate::ring::Partitioner;
-    use crate::storage::database::Components;
-    use crate::storage::{Database, FamilyOptions, Options};
+    use crate::storage::{Database, FamilyOptions};
     use std::time::Duration;
 
     const FAMILY: FamilyId = FamilyId(0);
@@ -327,25 +310,9 @@ mod tests {
     }
 
     fn open(rows_cached: CacheSize) -> Database {
-        let components = Components {
-            fs: Arc::new(SimFileSystem::new(1)),
-            clock: Arc::new(ManualClock::default()),
-            events: Events::ignored(),
-        };
-        let options = Options {
-            segment_bytes: 1 << 16,
-            memtable_budget_bytes: 1 << 20,
-            block_cache_bytes: 1 << 20,
-            ..Options::new("/data", "/log")
-        };
-        let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
-        let family = ColumnFamilySchema {
-            gc_grace: Duration::ZERO,
-            ..ColumnFamilySchema::new("Blog".into(), "Authors".into(), kind)
-        };
-        let schema = Arc::new(Schema::new([Arc::new(family)]));
-        let family_options = move |_| FamilyOptions { rows_cached, ..FamilyOptions::default() };
-        Database::open(components, options, Partitioner::Random, schema, family_options).unwrap()
+        let family = FamilyOptions { rows_cached, ..FamilyOptions::default() };
+        let blog = Blog { family, gc_grace: Duration::ZERO, ..Blog::default() };
+        blog.open(&SimFileSystem::new(1)).unwrap()
     }
 
     /// Between the view that has the new SSTable and the removal of its rows from the cache, a
@@ -355,25 +322,25 @@ mod tests {
         for (cached, stays) in [(CacheSize::Off, false), (CacheSize::Entries(10), true)] {
             let storage = open(cached);
             insert(&storage, "email", 1);
-            let store = storage.family(FAMILY);
-            let memtable = store.switch_memtable().unwrap();
+            let family = storage.family(FAMILY);
+            let memtable = family.switch_memtable().unwrap();
             let change = RowsChange::Flushed(&memtable);
-            let before = store.view();
-            store.publish(|view| view.note_change(change));
-            assert_eq!(!store.view().flushing.is_empty(), stays, "{cached:?}");
-            assert!(store.view().epoch > before.epoch);
+            let before = family.view();
+            family.publish(|view| view.note_change(change));
+            assert_eq!(!family.view().flushing.is_empty(), stays, "{cached:?}");
+            assert!(family.view().epoch > before.epoch);
             let key = storage.partitioner().decorate(RowKey::from("ada"));
-            if let Some(rows) = &before.caches.rows {
+            if let Some(rows) = &before.row_cache {
                 // Who took the view before comes too late to keep anything.
-                store.keep_row(rows, &before, &key, LoadedRow::refused(before.epoch));
+                family.keep_row(rows, &before, &key, LoadedRow::refused(before.epoch));
                 assert!(rows.get(&key, u64::MAX).is_none());
-                let now = store.view();
-                store.keep_row(rows, &now, &key, LoadedRow::refused(now.epoch));
+                let now = family.view();
+                family.keep_row(rows, &now, &key, LoadedRow::refused(now.epoch));
                 assert!(rows.get(&key, u64::MAX).is_some());
             }
-            store.settle_rows(change);
-            assert!(store.view().flushing.is_empty());
-            let rows = before.caches.rows.as_ref();
+            family.settle_rows(change);
+            assert!(family.view().flushing.is_empty());
+            let rows = before.row_cache.as_ref();
             assert!(rows.is_none_or(|rows| rows.get(&key, u64::MAX).is_none()));
         }
     }
@@ -384,7 +351,7 @@ mod tests {
     #[test]
     fn a_slow_reader_is_not_shown_what_a_purged_deletion_covered() {
         let storage = open(CacheSize::Entries(10));
-        let (store, key) =
+        let (family, key) =
             (storage.family(FAMILY), storage.partitioner().decorate(RowKey::from("ada")));
         insert(&storage, "name", 1);
         let mut deletion = MutationBuilder::new(storage.schema(), "Blog", b"ada");
@@ -392,16 +359,20 @@ mod tests {
         storage.apply(&deletion.finish(), true).unwrap();
         storage.flush(FAMILY).unwrap();
         insert(&storage, "email", 5);
-        let slow = store.view();
+        let slow = family.view();
         storage.flush(FAMILY).unwrap();
         storage.compact(FAMILY).unwrap();
         let all = Slice::all(None);
         let context = RequestContext::default();
-        let read =
-            |view: &View| store.read_from(view, &key, &all, &context, Access::Cached).unwrap();
-        assert_eq!(store.view().tables[0].properties().tombstones, 0, "it is purged");
-        assert_eq!(read(&store.view()).count, 1);
-        assert_eq!(store.cache_stats().rows.unwrap().size, 1);
+        let read = |view: &View| {
+            let budget = Budget::collecting(Access::Cached, &context);
+            let collect =
+                |row: &RowReader<'_, '_>, budget: &mut Budget<'_>| row.slice(&all, false, budget);
+            family.read_with(view, &key, budget, collect).unwrap()
+        };
+        assert_eq!(family.view().tables[0].properties().tombstones, 0, "it is purged");
+        assert_eq!(read(&family.view()).count, 1);
+        assert_eq!(family.cache_stats().rows.unwrap().size, 1);
         assert_eq!(read(&slow).count, 1);
     }
 }

@@ -1,7 +1,7 @@
-//! Which SSTables are being compacted: each is the input of one compaction at a time.
+//! Claims of SSTables for compactions: each is the input of one compaction at a time.
 
 use super::ColumnFamily;
-use crate::base::lock::{Condvar, Mutex, MutexGuard, rank};
+use crate::base::lock::{Condvar, Mutex, rank};
 use crate::storage::compaction::CompactionError;
 use crate::storage::sstable::SsTable;
 use std::collections::BTreeSet;
@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often who waits for all SSTables looks whether the node is stopping.
+/// Period at which a wait for SSTables checks whether the node is stopping.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
-/// The SSTables of a store that are being compacted.
+/// Claimed SSTables of a family.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     state: Mutex<rank::Files, State>,
@@ -23,42 +23,42 @@ pub(super) struct Claims {
 struct State {
     /// Generations of the claimed SSTables.
     generations: BTreeSet<u64>,
-    /// So many wait until nothing is claimed. Nothing new is claimed meanwhile, or they would wait
-    /// for ever under load.
+    /// Threads that wait until nothing is claimed. Nothing new is claimed meanwhile, or they would
+    /// wait forever under load.
     waiting_for_all: usize,
 }
 
-/// SSTables that nobody else compacts as long as this lives. Reads of them go on.
+/// SSTables that no other thread compacts as long as this lives. Reads of them go on.
 #[derive(Debug)]
 pub struct Claim<'a> {
-    store: &'a ColumnFamily,
+    family: &'a ColumnFamily,
     tables: Vec<Arc<SsTable>>,
 }
 
-/// The SSTables of a store, by generation, as who chooses some for a compaction sees them.
+/// The SSTables of a family, by generation, for the choice of a compaction.
 #[derive(Debug, Clone, Default)]
 pub struct Choosable {
-    /// Those that may be claimed; none while somebody waits to claim all.
+    /// SSTables that may be claimed; none while a thread waits to claim all.
     pub free: Vec<Arc<SsTable>>,
-    /// The others.
+    /// The other ones.
     pub claimed: Vec<Arc<SsTable>>,
 }
 
 impl ColumnFamily {
-    /// Claims those of the free SSTables that `choose` takes.
+    /// Claims the free SSTables that `choose` returns.
     pub fn claim(
         &self,
         choose: impl FnOnce(&Choosable) -> Option<Vec<Arc<SsTable>>>,
     ) -> Option<Claim<'_>> {
-        let mut state = self.claims.lock();
+        let mut state = self.claims.state.lock();
         let tables = choose(&self.partitioned(&state))?;
         Some(self.take(&mut state, tables))
     }
 
-    /// Waits for the compactions under way and claims all SSTables there are then; `None` if the
+    /// Waits for running compactions and then claims all SSTables; `None` if the
     /// node is stopping.
     pub fn claim_all(&self, stop: &AtomicBool) -> Option<Claim<'_>> {
-        let mut state = self.claims.lock();
+        let mut state = self.claims.state.lock();
         state.waiting_for_all += 1;
         while !state.generations.is_empty() && !stop.load(Ordering::Relaxed) {
             self.claims.released.wait_for(&mut state, STOP_CHECK);
@@ -71,14 +71,14 @@ impl ColumnFamily {
         Some(self.take(&mut state, tables))
     }
 
-    /// Claims the oldest free SSTable of those that are wanted; `None` if none is left. Waits as
-    /// long as others have claimed all of them.
+    /// Claims the oldest free SSTable that is wanted; `None` if none is left. Waits while others
+    /// have claimed all of them.
     pub fn claim_one(
         &self,
         is_wanted: impl Fn(&SsTable) -> bool,
         stop: &AtomicBool,
     ) -> Result<Option<Claim<'_>>, CompactionError> {
-        let mut state = self.claims.lock();
+        let mut state = self.claims.state.lock();
         while !stop.load(Ordering::Relaxed) {
             let tables = self.partitioned(&state);
             if let Some(table) = tables.free.into_iter().find(|table| is_wanted(table)) {
@@ -92,13 +92,13 @@ impl ColumnFamily {
         Err(CompactionError::Stopped)
     }
 
-    /// Which SSTables may be claimed at the moment.
+    /// The SSTables that may be claimed at this moment.
     pub fn choosable(&self) -> Choosable {
-        self.partitioned(&self.claims.lock())
+        self.partitioned(&self.claims.state.lock())
     }
 
     /// The view is taken under the lock: a compaction publishes its result before it releases its
-    /// inputs, so that what is unclaimed and in view is nobody's.
+    /// inputs, so that unclaimed SSTables in the view are free.
     fn partitioned(&self, state: &State) -> Choosable {
         let may_claim = |table: &Arc<SsTable>| {
             state.waiting_for_all == 0 && !state.generations.contains(&table.generation())
@@ -112,17 +112,13 @@ impl ColumnFamily {
             let is_new = state.generations.insert(table.generation());
             assert!(is_new, "an SSTable is claimed once");
         }
-        Claim { store: self, tables }
+        Claim { family: self, tables }
     }
 }
 
 impl Claims {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
     fn release<'a>(&self, tables: impl Iterator<Item = &'a Arc<SsTable>>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         for table in tables {
             state.generations.remove(&table.generation());
         }
@@ -131,9 +127,9 @@ impl Claims {
 }
 
 impl<'a> Claim<'a> {
-    /// Whose SSTables they are.
-    pub fn store(&self) -> &'a ColumnFamily {
-        self.store
+    /// Their column family.
+    pub fn family(&self) -> &'a ColumnFamily {
+        self.family
     }
 
     /// The SSTables, by generation.
@@ -146,18 +142,18 @@ impl<'a> Claim<'a> {
         self.tables.iter().map(|table| table.size()).sum()
     }
 
-    /// Gives up the largest of them, which is returned.
+    /// Releases and returns the largest of them.
     pub fn release_largest(&mut self) -> Option<Arc<SsTable>> {
         let sizes = self.tables.iter().enumerate().map(|(at, table)| (table.size(), at));
         let (_, at) = sizes.max()?;
         let largest = self.tables.remove(at);
-        self.store.claims.release([&largest].into_iter());
+        self.family.claims.release([&largest].into_iter());
         Some(largest)
     }
 }
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        self.store.claims.release(self.tables.iter());
+        self.family.claims.release(self.tables.iter());
     }
 }

@@ -1,14 +1,14 @@
-//! How long operations took, in the buckets of 0.6.
+//! Latencies of operations, in the buckets of 0.6.
 //!
-//! Only operations that are timed anyway are recorded, each with how many it stands for, so that
+//! Only timed operations are recorded, each with the number of operations it stands for, so that
 //! the counts add up to those of all operations, but for the last few.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Microseconds by which 0.6 names its buckets. What takes longer than the last of them is in one
-/// more bucket, without a name.
+/// Microseconds by which 0.6 names its buckets. One more bucket, without a name, is for longer
+/// operations.
 pub const BUCKET_OFFSETS: [u64; 91] = [
     1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 18, 22, 26, 31, 38, 46, 55, 66, 79, 95, 114, 137, 164, 197,
     237, 284, 341, 410, 492, 590, 708, 850, 1020, 1224, 1469, 1763, 2116, 2539, 3047, 3657, 4388,
@@ -22,8 +22,8 @@ pub const BUCKET_OFFSETS: [u64; 91] = [
 /// Buckets, with the one that has no name.
 const BUCKETS: usize = BUCKET_OFFSETS.len() + 1;
 
-/// How many operations took how long. A bucket counts those that took less than its offset, and
-/// not less than that of the one before: so 0.6 does it, where one might expect "at most".
+/// Numbers of operations by latency. A bucket counts those that took less than its offset, and not
+/// less than that of the bucket before: in 0.6 it is not "at most".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Histogram([u64; BUCKETS]);
 
@@ -34,12 +34,12 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Operations by bucket; the last bucket is that of what took longer than all offsets.
+    /// Operations by bucket, that for longer ones last.
     pub fn buckets(&self) -> &[u64] {
         &self.0
     }
 
-    /// What was added since an earlier look.
+    /// The difference to an earlier histogram.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut since = self.clone();
@@ -50,18 +50,18 @@ impl Histogram {
     }
 }
 
-/// Where operations are recorded. It takes memory from the first one on.
+/// Recorder of operations. It takes memory from the first one on.
 #[derive(Debug, Default)]
 pub(super) struct Recorder(OnceLock<Box<[AtomicU64; BUCKETS]>>);
 
 impl Recorder {
-    /// Records so many operations that took so long.
+    /// Records operations with a latency.
     pub(super) fn record(&self, took: Duration, operations: u64) {
         let buckets = self.0.get_or_init(|| Box::new([const { AtomicU64::new(0) }; BUCKETS]));
         buckets[bucket_of(took)].fetch_add(operations, Ordering::Relaxed);
     }
 
-    /// Adds what was recorded to a histogram.
+    /// Adds the recorded operations to a histogram.
     pub(super) fn add_to(&self, histogram: &mut Histogram) {
         let Some(buckets) = self.0.get() else { return };
         for (count, bucket) in histogram.0.iter_mut().zip(buckets.iter()) {

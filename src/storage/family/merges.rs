@@ -1,18 +1,17 @@
-//! Which SSTables were made of which: who has worked something out of some of them may find that it
-//! still holds.
+//! Notes of the last merges: results that were derived from SSTables may hold for their
+//! replacements.
 
-use super::{ColumnFamily, NewTable};
-use crate::base::lock::MutexGuard;
+use super::ColumnFamily;
 use crate::ring::{DecoratedKey, Token};
 use crate::storage::error::{FileContext, FileError};
 use crate::storage::manifest::TableIdentity;
 use crate::storage::row::{RowSource, RowSources};
-use crate::storage::sstable::SsTable;
+use crate::storage::sstable::{SsTable, WrittenFile};
 use crate::storage::{checked_file, files};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Most merges that are kept in mind, and most rows that they name.
+/// Most merges that are noted, and most rows that they name.
 const MOST_KEPT: usize = 256;
 const MOST_KEYS_KEPT: usize = 256 << 10;
 
@@ -21,35 +20,34 @@ const MOST_KEYS: u64 = 64 << 10;
 const MOST_KEY_BYTES: usize = 4 << 20;
 
 /// A compaction since the start of the node. The new SSTables hold the rows of the old ones,
-/// without what deletions cover and without deletions whose time was over.
+/// without deleted cells and without deletions whose time was over.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Merge {
-    /// Generations of the SSTables that were merged.
+    /// Generations of the merged SSTables.
     pub old: Vec<u64>,
-    /// Generations of those that have taken their place.
+    /// Generations of their replacements.
     pub new: Vec<u64>,
-    /// What it has noted of the rows.
+    /// Notes of the rows.
     pub notes: MergeNotes,
 }
 
-/// What a compaction notes of rows on their way.
+/// Notes of a compaction about its rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MergeNotes {
-    /// When the latest of the deletions was made that were dropped, in seconds; `None` if none was:
-    /// then each row of the old SSTables is in one of the new ones.
+    /// Time of the latest dropped deletion, in seconds; `None` if none was dropped: then each row
+    /// of the old SSTables is in one of the new ones.
     pub latest_dropped: Option<i32>,
-    /// The tokens of all rows of those old SSTables that have few, by generation, if somebody wants
-    /// to know.
+    /// Tokens of all rows of small old SSTables, by generation, if they are wanted.
     pub keys: BTreeMap<u64, Vec<Token>>,
     /// Bytes of the keys of these.
     pub key_bytes: usize,
 }
 
 impl MergeNotes {
-    /// Nothing, of a merge of these SSTables.
-    pub(in crate::storage) fn new(store: &ColumnFamily, inputs: &[Arc<SsTable>]) -> Self {
+    /// Empty notes of a merge of these SSTables.
+    pub(in crate::storage) fn new(family: &ColumnFamily, inputs: &[Arc<SsTable>]) -> Self {
         let mut notes = Self::default();
-        if !store.lock_merges().are_keys_wanted {
+        if !family.merges.lock().are_keys_wanted {
             return notes;
         }
         let mut by_rows: Vec<_> = inputs.iter().map(|it| (it.rows(), it.generation())).collect();
@@ -65,7 +63,7 @@ impl MergeNotes {
         notes
     }
 
-    /// A row comes by, of which these SSTables have a part.
+    /// Notes a row of these sources.
     pub(in crate::storage) fn add_row(&mut self, key: &DecoratedKey, sources: &RowSources<'_>) {
         if self.keys.is_empty() {
             return;
@@ -82,26 +80,21 @@ impl MergeNotes {
         }
     }
 
-    /// Deletions of it are dropped, of which the latest was made then.
-    pub(in crate::storage) fn add_dropped(&mut self, latest: Option<i32>) {
-        self.latest_dropped = self.latest_dropped.max(latest);
-    }
-
     fn key_count(&self) -> usize {
         self.keys.values().map(Vec::len).sum()
     }
 }
 
-/// The SSTables of a store at one moment.
+/// The SSTables of a family at one moment.
 #[derive(Debug, Clone)]
 pub struct TablesNow {
     /// By generation.
     pub tables: Vec<Arc<SsTable>>,
-    /// How the last of them came to be, the oldest first.
+    /// The last merges, the oldest first.
     pub merges: Vec<Arc<Merge>>,
 }
 
-/// The last merges of a store.
+/// The last merges of a family.
 #[derive(Debug, Default)]
 pub(super) struct Merges {
     last: VecDeque<Arc<Merge>>,
@@ -109,21 +102,21 @@ pub(super) struct Merges {
 }
 
 impl ColumnFamily {
-    /// The SSTables that count.
+    /// The live SSTables.
     pub fn tables_now(&self) -> TablesNow {
-        // Whoever changes either holds this lock until both have changed.
+        // Both change under this lock.
         let _manifest = self.manifest.lock();
-        let merges = self.lock_merges().last.iter().cloned().collect();
+        let merges = self.merges.lock().last.iter().cloned().collect();
         TablesNow { tables: self.view().tables.clone(), merges }
     }
 
-    /// Replaces what is kept of hashes of rows. Who reads it checks that it is what was written.
+    /// Replaces the file of row hashes. Its reader checks that it is sound.
     pub fn keep_hashes(&self, content: &[u8]) -> Result<(), FileError> {
         let path = files::hashes(&self.folders[0], &self.schema.name);
         checked_file::replace(&*self.environment.fs, &path, content)
     }
 
-    /// What is kept of hashes of rows, if it has no more than so many bytes.
+    /// The file of row hashes, if it has at most this many bytes.
     pub fn kept_hashes(&self, max_bytes: u64) -> Result<Option<Vec<u8>>, FileError> {
         let fs = &*self.environment.fs;
         let path = files::hashes(&self.folders[0], &self.schema.name);
@@ -138,13 +131,13 @@ impl ColumnFamily {
     }
 
     /// Notes that these SSTables were merged. The caller holds the lock of the manifest.
-    pub(super) fn note_merge(&self, old: &[Arc<SsTable>], new: &[NewTable], notes: &MergeNotes) {
+    pub(super) fn note_merge(&self, old: &[Arc<SsTable>], new: &[WrittenFile], notes: &MergeNotes) {
         let merge = Merge {
             old: old.iter().map(|table| table.generation()).collect(),
-            new: new.iter().map(|table| table.generation).collect(),
+            new: new.iter().map(WrittenFile::generation).collect(),
             notes: notes.clone(),
         };
-        let mut merges = self.lock_merges();
+        let mut merges = self.merges.lock();
         merges.last.push_back(Arc::new(merge));
         let keys = |last: &VecDeque<Arc<Merge>>| {
             last.iter().map(|merge| merge.notes.key_count()).sum::<usize>()
@@ -154,18 +147,14 @@ impl ColumnFamily {
         }
     }
 
-    /// From now on merges are to name the rows of small SSTables.
+    /// Has merges name the rows of small SSTables from now on.
     pub fn want_merged_keys(&self) {
-        self.lock_merges().are_keys_wanted = true;
-    }
-
-    fn lock_merges(&self) -> MutexGuard<'_, Merges> {
-        self.merges.lock()
+        self.merges.lock().are_keys_wanted = true;
     }
 }
 
 impl TablesNow {
-    /// What tells the SSTables from all others, by generation.
+    /// Identities of the SSTables, by generation: as long as they are the same, their rows are.
     pub fn identities(&self) -> BTreeMap<u64, TableIdentity> {
         self.tables.iter().map(|table| (table.generation(), table.identity())).collect()
     }

@@ -1,40 +1,39 @@
-//! Opens a column family: finds its files, finishes or undoes what a crash has cut off.
+//! Opens a column family: finds its files, and finishes or undoes steps that a crash has cut off.
 
 use super::caches::CacheSizes;
 use super::claims::Claims;
-use super::{ColumnFamily, Environment, Operations, View, discard};
+use super::{ColumnFamily, Environment, Operations, View};
 use crate::base::fs::FileSystem;
 use crate::base::lock::{Mutex, RwLock};
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
-use crate::storage::caches::FamilyCaches;
-use crate::storage::compaction::{AtomicThresholds, Pressure, Thresholds};
+use crate::storage::compaction::{Pressure, Thresholds};
 use crate::storage::error::{Corrupt, FileContext, FileError, ReadError};
 use crate::storage::files::{self, FileName};
 use crate::storage::manifest::{Manifest, TableIdentity};
 use crate::storage::memtable::Memtable;
 use crate::storage::options::FamilyOptions;
-use crate::storage::sstable::SsTable;
+use crate::storage::sstable::{SsTable, discard};
 use crate::storage::system::node_id::NodeId;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
-/// Why a column family cannot be opened.
+/// Reason why a column family cannot be opened.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum OpenError {
     /// A file cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// A part of an SSTable is damaged without which nothing of it can be read.
+    /// An SSTable is damaged in a part that every read needs.
     #[error(
         "{damage}. `alexandra sstable scrub --config CONF {}` makes the file anew from what is \
          sound of it",
         arguments(family)
     )]
     Damaged {
-        /// What is damaged.
+        /// The damage.
         damage: Corrupt,
         /// The column family.
         family: String,
@@ -47,7 +46,7 @@ pub enum OpenError {
         arguments(family)
     )]
     DamagedManifest {
-        /// What is damaged.
+        /// The damage.
         damage: Corrupt,
         /// The column family.
         family: String,
@@ -84,10 +83,10 @@ pub enum OpenError {
         file: PathBuf,
         /// Its size.
         found: u64,
-        /// What the manifest says.
+        /// The size in the manifest.
         expected: u64,
     },
-    /// A file has the number and size that the manifest says, and is another one.
+    /// A file has the number and size in the manifest, and is another one.
     #[error(
         "{file} is not the file of this name that {manifest} means: it was written at another \
          time. Put the right one back into its place, be it the file or the manifest. If the \
@@ -173,7 +172,7 @@ pub enum OpenError {
         /// A manifest of a node that has at least as many here.
         own: PathBuf,
     },
-    /// A complete SSTable is there that the manifest does not know.
+    /// A complete SSTable is unknown to the manifest.
     #[error(
         "{file} is not in {manifest} (version {sequence}). If that is an older manifest, put the \
          newest one back; if it is lost for good, `alexandra sstable scrub --accept-loss --config \
@@ -193,7 +192,7 @@ pub enum OpenError {
         /// The number of its version.
         sequence: u64,
     },
-    /// There are several files of one number, and any may be the one that is meant.
+    /// Several files have one number, and any may be the right one.
     #[error(
         "{}: the manifest names one SSTable of this number. Move the others out of the way",
         files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" and ")
@@ -250,7 +249,7 @@ pub enum OpenError {
     },
 }
 
-/// How a command takes a column family.
+/// A column family as an argument of a command.
 fn arguments(family: &str) -> String {
     family.replacen('.', " ", 1)
 }
@@ -273,13 +272,20 @@ pub(in crate::storage) struct Found {
 }
 
 impl Found {
-    /// The manifest that belongs to the files; an empty one if there are none.
-    pub(in crate::storage) fn load_manifest(
+    /// The manifest that belongs to the files; an empty one if there are none. Its folder becomes
+    /// the first: it stays where it is when directories are added or change places.
+    pub(in crate::storage) fn manifest(
         &self,
         fs: &dyn FileSystem,
-        path: &Path,
+        folders: &mut [PathBuf],
+        file_name: &str,
         name: &str,
     ) -> Result<Manifest, OpenError> {
+        if let Some(folder) = self.manifest.as_deref().and_then(Path::parent) {
+            let at = folders.iter().position(|f| f == folder).unwrap_or(0);
+            folders.swap(0, at);
+        }
+        let path = &files::manifest(&folders[0], file_name);
         let family = name.to_owned();
         let manifest = match Manifest::load(fs, path) {
             Ok(Some(manifest)) => manifest,
@@ -294,7 +300,7 @@ impl Found {
             }
             Err(error) => return Err(error.into()),
         };
-        let at = path.to_owned();
+        let at = path.clone();
         if !manifest.is_of(name) {
             let saved = manifest.family.unwrap_or_default();
             return Err(OpenError::OtherManifest { manifest: at, saved, family });
@@ -304,6 +310,12 @@ impl Found {
             return Err(OpenError::OldManifest { family, file, manifest: at, sequence });
         }
         Ok(Manifest { family: Manifest::new(name).family, ..manifest })
+    }
+
+    /// The greatest number of an SSTable.
+    pub(in crate::storage) fn newest(&self, manifest: &Manifest) -> u64 {
+        let seen = self.tables.keys().chain(self.unfinished.keys()).chain(&manifest.obsolete);
+        seen.chain(manifest.sstables.keys()).max().copied().unwrap_or(0)
     }
 
     /// An SSTable that the manifest does not know. A crash leaves none: until the manifest names
@@ -337,46 +349,36 @@ impl ColumnFamily {
     ) -> Result<Self, OpenError> {
         let fs = &*environment.fs;
         let found = find(fs, &folders, &schema.name)?;
-        for path in &found.unfinished_manifests {
-            discard(fs, path);
-        }
-        if let Some(folder) = found.manifest.as_deref().and_then(Path::parent) {
-            // The manifest stays where it is when directories are added or change places.
-            let at = folders.iter().position(|f| f == folder).unwrap_or(0);
-            folders.swap(0, at);
-        }
+        found.unfinished_manifests.iter().for_each(|path| discard(fs, path));
+        let manifest = found.manifest(fs, &mut folders, &schema.name, &schema.to_string())?;
         let path = files::manifest(&folders[0], &schema.name);
-        let manifest = found.load_manifest(fs, &path, &schema.to_string())?;
         check_node(&environment.node, &manifest, &path)?;
-        let seen = found.tables.keys().chain(found.unfinished.keys()).chain(&manifest.obsolete);
-        let newest = seen.chain(manifest.sstables.keys()).max().copied().unwrap_or(0);
-        let now = environment.clock.monotonic();
-        let active = Arc::new(Memtable::new(Arc::clone(schema), now));
+        let view = View {
+            active: Arc::new(Memtable::new(Arc::clone(schema), environment.clock.monotonic())),
+            flushing: Vec::new(),
+            tables: Vec::new(),
+            key_cache: None,
+            row_cache: None,
+            epoch: 0,
+        };
         let thresholds = Thresholds {
             min: options.min_compaction_threshold,
             max: options.max_compaction_threshold,
         };
-        let view = View {
-            active,
-            flushing: Vec::new(),
-            tables: Vec::new(),
-            caches: FamilyCaches::default(),
-            epoch: 0,
-        };
         let sizes = CacheSizes { keys: options.keys_cached, rows: options.rows_cached };
-        let store = Self {
+        let family = Self {
             id,
             schema: Arc::clone(schema),
             options,
             environment: Arc::clone(environment),
             folders,
+            next_generation: AtomicU64::new(found.newest(&manifest) + 1),
             manifest: Mutex::new(manifest.clone()),
             view: RwLock::new(Arc::new(view)),
-            next_generation: AtomicU64::new(newest + 1),
             flushing: Mutex::numbered(id.0.into(), ()),
             gate: RwLock::numbered(id.0.into(), ()),
             claims: Claims::default(),
-            thresholds: AtomicThresholds::new(thresholds),
+            thresholds: Mutex::new(thresholds),
             pressure: Pressure::default(),
             replaced: Mutex::default(),
             merges: Mutex::default(),
@@ -387,48 +389,26 @@ impl ColumnFamily {
             operations: Operations::default(),
             memtable_switches: AtomicU64::new(0),
         };
-        store.open_tables(&manifest, found)?;
-        Ok(store)
+        family.open_tables(&manifest, found)?;
+        Ok(family)
     }
 
     fn open_tables(&self, manifest: &Manifest, mut found: Found) -> Result<(), OpenError> {
-        let environment = &self.environment;
         let mut tables = Vec::with_capacity(manifest.sstables.len());
         for (&generation, &expected) in &manifest.sstables {
-            let finished = found.tables.remove(&generation);
-            let finished = match found.copies.remove(&generation) {
-                Some(copies) => Some(self.meant(generation, expected, copies)?),
-                None => finished,
-            };
-            let unfinished = found.unfinished.remove(&generation);
-            let (file, found) = match (finished, unfinished) {
-                (Some(found), _) => found,
-                // It counts, only its last step was cut off.
-                (None, Some((temporary, size))) => {
-                    let path = temporary.with_extension("");
-                    environment.fs.rename(&temporary, &path).context("rename", &temporary)?;
-                    (path, size)
-                }
-                (None, None) => {
-                    let family = self.schema.to_string();
-                    let file = files::sstable(&self.folders[0], &self.schema.name, generation);
-                    let manifest = self.manifest_path();
-                    return Err(OpenError::Missing { family, file, manifest });
-                }
-            };
-            if found != expected.bytes {
-                let (family, expected) = (self.schema.to_string(), expected.bytes);
+            let (file, bytes) = self.take_file(&mut found, generation, expected)?;
+            let name = || self.schema.to_string();
+            if bytes != expected.bytes {
+                let (family, found, expected) = (name(), bytes, expected.bytes);
                 return Err(OpenError::WrongSize { family, file, found, expected });
             }
             let table = self.open_table(&file, generation).map_err(|error| match error {
-                ReadError::Corrupt(damage) => {
-                    OpenError::Damaged { damage, family: self.schema.to_string() }
-                }
+                ReadError::Corrupt(damage) => OpenError::Damaged { damage, family: name() },
                 other => other.into(),
             })?;
             self.check_family(&table)?;
             if table.identity() != expected {
-                let (family, manifest) = (self.schema.to_string(), self.manifest_path());
+                let (family, manifest) = (name(), self.manifest_path());
                 return Err(OpenError::OtherFile { family, file, manifest });
             }
             self.check_comparators(&table)?;
@@ -445,7 +425,33 @@ impl ColumnFamily {
         Ok(())
     }
 
-    /// The one of several files of a number that the manifest means.
+    /// Takes the file of a live SSTable, and its size, out of those found.
+    fn take_file(
+        &self,
+        found: &mut Found,
+        generation: u64,
+        expected: TableIdentity,
+    ) -> Result<(PathBuf, u64), OpenError> {
+        let finished = found.tables.remove(&generation);
+        let unfinished = found.unfinished.remove(&generation);
+        if let Some(copies) = found.copies.remove(&generation) {
+            return self.meant(generation, expected, copies);
+        }
+        if let Some(finished) = finished {
+            return Ok(finished);
+        }
+        let Some((temporary, size)) = unfinished else {
+            let file = files::sstable(&self.folders[0], &self.schema.name, generation);
+            let (family, manifest) = (self.schema.to_string(), self.manifest_path());
+            return Err(OpenError::Missing { family, file, manifest });
+        };
+        // It is live, only its last step was cut off.
+        let path = temporary.with_extension("");
+        self.environment.fs.rename(&temporary, &path).context("rename", &temporary)?;
+        Ok((path, size))
+    }
+
+    /// The one of several files of a number that the manifest names.
     fn meant(
         &self,
         generation: u64,
@@ -471,7 +477,7 @@ impl ColumnFamily {
         Ok(only.clone())
     }
 
-    /// Rows of others must not be read as those of this column family, however alike they are.
+    /// Rows of another column family must not be read as those of this one, however alike they are.
     fn check_family(&self, table: &SsTable) -> Result<(), OpenError> {
         let (saved, family) = (table.properties().family_name(), self.schema.to_string());
         if saved == family {
@@ -507,8 +513,7 @@ impl ColumnFamily {
         Ok(())
     }
 
-    /// Removes what was never finished, and the files that are left of those found: the manifest
-    /// lists them as obsolete.
+    /// Removes unfinished files, and the rest of those found: the manifest lists them as obsolete.
     fn clean_up(&self, found: Found) {
         let fs = &*self.environment.fs;
         for (path, _) in found.unfinished.into_values() {

@@ -1,10 +1,9 @@
-//! How often a column family was read and written, and how long that took.
+//! Counts and latencies of the reads and writes of a column family.
 //!
-//! The counters lie on the path of every read and write. They are spread over stripes, each with
-//! cache lines of its own, and a thread stays with one stripe, so that cores do not take the
-//! counters from each other. The clock is not asked at every operation but at each
-//! [`TIMED_EVERY`]th: a mean needs no more, and two looks at the clock cost several times what the
-//! counting does.
+//! The counters are on the path of every read and write. They are spread over stripes, each with
+//! cache lines of its own, and a thread stays with one stripe, so that cores do not contend. Only
+//! each [`TIMED_EVERY`]th operation is timed: a mean needs no more, and two looks at the clock cost
+//! several times as much as counting.
 
 use super::histogram::{Histogram, Recorder};
 use crate::base::clock::Clock;
@@ -16,20 +15,20 @@ use std::time::Duration;
 /// operation that a thread with a stripe of its own has done.
 const STRIPES: usize = 16;
 
-/// Of so many operations one is timed.
+/// Operations of which one is timed.
 const TIMED_EVERY: u64 = 16;
 
-/// The first operations of each stripe are timed, all of them: a mean of few should be of all.
+/// First operations of each stripe, which are all timed: a mean of few should be of all.
 const FIRST_TIMED: u64 = 64;
 
-/// What is counted apart.
+/// Kinds of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// A slice of one row.
     Read,
-    /// A slice of each row of a range: one, however many rows.
+    /// A slice of the rows of a range, which counts once.
     RangeRead,
-    /// What one mutation does to the column family.
+    /// The part of one mutation in the column family.
     Write,
 }
 
@@ -39,38 +38,34 @@ pub struct Operations {
     stripes: [Stripe; STRIPES],
 }
 
-/// Aligned to two cache lines, since processors fetch pairs of them.
+/// Counters of each [`Operation`], aligned to two cache lines: processors fetch pairs of them.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Stripe {
-    reads: Counters,
-    range_reads: Counters,
-    writes: Counters,
-}
+struct Stripe([Counters; 3]);
 
 #[derive(Debug, Default)]
 struct Counters {
     count: AtomicU64,
     timed: AtomicU64,
     timed_nanos: AtomicU64,
-    /// The count when the last one was timed: it stands for those before it as well.
+    /// The count when the last one was timed, which stands for those before it as well.
     recorded: AtomicU64,
     recorder: Recorder,
 }
 
-/// How often something was done since the start, and how long those took that were timed.
+/// Number of operations since the start, and time of the timed ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
     /// All of them.
     pub count: u64,
-    /// How many were timed.
+    /// Timed ones.
     pub timed: u64,
-    /// How long these took together.
+    /// Sum of their latencies.
     pub timed_nanos: u64,
 }
 
 impl Totals {
-    /// What was added since an earlier look.
+    /// The difference to earlier totals.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -80,36 +75,26 @@ impl Totals {
         }
     }
 
-    /// Both together.
-    #[must_use]
-    pub fn plus(&self, other: &Self) -> Self {
-        Self {
-            count: self.count + other.count,
-            timed: self.timed + other.timed,
-            timed_nanos: self.timed_nanos + other.timed_nanos,
-        }
-    }
-
-    /// How long one took on average; `None` if none was timed.
+    /// Mean latency; `None` if none was timed.
     pub fn mean(&self) -> Option<Duration> {
         self.timed_nanos.checked_div(self.timed).map(Duration::from_nanos)
     }
 }
 
-/// When an operation began, if it is one of those that are timed.
+/// Start of an operation, if it is timed.
 #[derive(Debug, Clone, Copy)]
 #[must_use = "an operation is counted when it ends"]
 pub struct Begun(Option<Duration>);
 
 impl Operations {
-    /// Looks at the clock if this operation is to be timed. What is not ended is not counted.
+    /// Begins an operation. It is counted if it is ended.
     pub fn begin(&self, operation: Operation, clock: &dyn Clock) -> Begun {
         let done = self.of_this_thread(operation).count.load(Ordering::Relaxed);
         let is_timed = done < FIRST_TIMED || done.is_multiple_of(TIMED_EVERY);
         Begun(is_timed.then(|| clock.monotonic()))
     }
 
-    /// Counts so many operations that took from `begun` until now.
+    /// Counts operations that took from `begun` until now.
     pub fn end(&self, operation: Operation, count: u64, begun: Begun, clock: &dyn Clock) {
         let counters = self.of_this_thread(operation);
         let now = counters.count.fetch_add(count, Ordering::Relaxed) + count;
@@ -122,53 +107,43 @@ impl Operations {
         }
     }
 
-    /// All stripes together. Operations under way may be seen by half.
+    /// Totals of all stripes. A running operation may be counted in part.
     pub fn totals(&self, operation: Operation) -> Totals {
-        let stripes = self.stripes.iter().map(|stripe| stripe.counters(operation));
-        stripes.fold(Totals::default(), |totals, counters| {
-            totals.plus(&Totals {
-                count: counters.count.load(Ordering::Relaxed),
-                timed: counters.timed.load(Ordering::Relaxed),
-                timed_nanos: counters.timed_nanos.load(Ordering::Relaxed),
-            })
-        })
+        let mut totals = Totals::default();
+        for stripe in &self.stripes {
+            let counters = &stripe.0[operation as usize];
+            totals.count += counters.count.load(Ordering::Relaxed);
+            totals.timed += counters.timed.load(Ordering::Relaxed);
+            totals.timed_nanos += counters.timed_nanos.load(Ordering::Relaxed);
+        }
+        totals
     }
 
-    /// How long they took: one that was timed counts for itself and those before it that were not.
+    /// Latencies: a timed operation counts for itself and the untimed ones before it.
     pub fn histogram(&self, operation: Operation) -> Histogram {
         let mut histogram = Histogram::default();
         for stripe in &self.stripes {
-            stripe.counters(operation).recorder.add_to(&mut histogram);
+            stripe.0[operation as usize].recorder.add_to(&mut histogram);
         }
         histogram
     }
 
     fn of_this_thread(&self, operation: Operation) -> &Counters {
         let stripe = STRIPE.with(|stripe| *stripe);
-        self.stripes[stripe % STRIPES].counters(operation)
-    }
-}
-
-impl Stripe {
-    fn counters(&self, operation: Operation) -> &Counters {
-        match operation {
-            Operation::Read => &self.reads,
-            Operation::RangeRead => &self.range_reads,
-            Operation::Write => &self.writes,
-        }
+        &self.stripes[stripe % STRIPES].0[operation as usize]
     }
 }
 
 thread_local! {
-    /// The stripe of a thread. Numbers of threads follow each other, so that those which are
-    /// started together, one for each core, all get another.
+    /// The stripe of a thread. Thread numbers are consecutive, so that threads which are started
+    /// together, one for each core, have different stripes.
     static STRIPE: usize = {
         let numbering = BuildHasherDefault::<ThreadNumber>::default();
         numbering.hash_one(std::thread::current().id()) as usize
     };
 }
 
-/// Takes the number out of a thread's id, which gives it to nothing but a hasher.
+/// Extracts the number of a thread's id, which only a hasher can see.
 #[derive(Debug, Default)]
 struct ThreadNumber(u64);
 
@@ -255,7 +230,9 @@ mod tests {
                 scope.spawn(count);
             }
         });
-        let used = |stripe: &&Stripe| stripe.range_reads.count.load(Ordering::Relaxed) > 0;
+        let used = |stripe: &&Stripe| {
+            stripe.0[Operation::RangeRead as usize].count.load(Ordering::Relaxed) > 0
+        };
         // Other tests start threads as well, and take numbers in between.
         assert!(operations.stripes.iter().filter(used).count() > 1);
         assert_eq!(operations.totals(Operation::RangeRead).count, STRIPES as u64);

@@ -1,18 +1,18 @@
-//! What a column family takes up and has done, at one moment.
+//! Sizes and counts of a column family at one moment.
 
 use super::super::caches::FamilyCacheStats;
 use super::ColumnFamily;
 use super::operations::{Operation, Totals};
 use std::sync::atomic::Ordering;
 
-/// What a column family takes up and has done, at one moment. Sizes are in bytes.
+/// Sizes, in bytes, and counts of a column family at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FamilyStatistics {
-    /// SSTables that count.
+    /// Live SSTables.
     pub sstables: usize,
     /// Their size.
     pub live_bytes: u64,
-    /// The same with those that were replaced and are still being read.
+    /// Their size with that of replaced ones that are still being read.
     pub total_bytes: u64,
     /// Columns and deletions written to the active memtable.
     pub memtable_operations: u64,
@@ -22,7 +22,7 @@ pub struct FamilyStatistics {
     pub memtable_memory_bytes: u64,
     /// Full memtables that are not on disk yet.
     pub memtables_flushing: usize,
-    /// How often a full memtable has made room for a fresh one since the start.
+    /// Switches of the memtable since the start.
     pub memtable_switches: u64,
     /// Slices of one row.
     pub reads: Totals,
@@ -34,33 +34,33 @@ pub struct FamilyStatistics {
     pub caches: FamilyCacheStats,
     /// Sizes of the rows in the SSTables.
     pub rows: RowSizes,
-    /// Why it takes no more writes, if it does not.
+    /// The failure that has stopped writes.
     pub failure: Option<String>,
 }
 
-/// Sizes of rows, uncompressed, as the SSTables know them: a row in several SSTables counts in each
-/// with its part.
+/// Uncompressed sizes of rows in the SSTables: a row in several SSTables counts in each with its
+/// part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RowSizes {
-    /// How many there are.
+    /// Number of rows.
     pub count: u64,
-    /// Of the smallest; 0 if there is none, or not known.
+    /// Size of the smallest; 0 if there is none, or not known.
     pub min_bytes: u64,
-    /// Of the largest.
+    /// Size of the largest.
     pub max_bytes: u64,
-    /// Of all together.
+    /// Size of all.
     pub total_bytes: u64,
 }
 
 impl RowSizes {
-    /// Of one on average; 0 if there is none.
+    /// Mean size; 0 if there is none.
     pub fn mean_bytes(&self) -> u64 {
         self.total_bytes.checked_div(self.count).unwrap_or(0)
     }
 }
 
 impl ColumnFamily {
-    /// What it takes up and has done, at this moment.
+    /// Its present sizes and counts.
     pub fn statistics(&self) -> FamilyStatistics {
         let view = self.view();
         let live_bytes = view.tables.iter().map(|table| table.size()).sum();

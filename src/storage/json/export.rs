@@ -1,6 +1,6 @@
 //! Writes the rows of SSTables as JSON, one cell after the other.
 
-use super::key_text::key_text;
+use super::text::key_text;
 use crate::model::cell::{Cell, CellState};
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
@@ -31,8 +31,8 @@ pub struct Selection {
 pub enum Shape {
     /// Everything.
     Full,
-    /// What `sstable2json` of 0.6 writes: neither deletions of rows nor the local deletion times of
-    /// super columns.
+    /// The contents that `sstable2json` of 0.6 writes: neither deletions of rows nor the local
+    /// deletion times of super columns.
     Original,
 }
 
@@ -71,7 +71,7 @@ pub fn export(
     run.out.write_all(b"{\n")?;
     let wanted = |key: &RowKey| !selection.excluded.contains(key);
     if selection.keys.is_empty() {
-        let mut rows = MergedRows::of_whole(tables, partitioner)?;
+        let mut rows = MergedRows::of_whole(tables)?;
         while let Some((key, sources)) = rows.advance()? {
             if wanted(key.key()) {
                 run.row(key.key(), sources)?;

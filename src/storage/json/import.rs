@@ -4,17 +4,16 @@
 //! and whether they come in order, then to write them. So nothing is written of a text with a
 //! mistake at its end.
 
-use super::control::Escaping;
 use super::parse::{Context, ParseError, RowSink, Survey, parse};
 use super::runs::{RUN_BYTES, Runs};
+use super::text::Escaping;
 use crate::base::fs::FileSystem;
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::schema::ColumnFamilySchema;
 use crate::ring::DecoratedKey;
 use crate::storage::error::{FileError, ReadError};
-use crate::storage::sstable::split_writer::Paths;
-use crate::storage::sstable::{SplitWriter, WriterOptions, WrittenFile};
+use crate::storage::sstable::{OutputOptions, Outputs, SplitWriter, WriterOptions, WrittenFile};
 use std::io::{self, BufReader, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -69,7 +68,7 @@ pub struct Importer<'a> {
     /// The disk of the SSTables.
     pub fs: &'a Arc<dyn FileSystem>,
     /// The column family.
-    pub family: &'a ColumnFamilySchema,
+    pub family: &'a Arc<ColumnFamilySchema>,
     /// Layout of the SSTables.
     pub options: WriterOptions,
     /// Now, in microseconds since the Unix epoch.
@@ -82,7 +81,7 @@ impl Importer<'_> {
     pub fn import(
         &self,
         open: &mut dyn FnMut() -> io::Result<Box<dyn Read>>,
-        next_path: &mut dyn FnMut() -> Result<PathBuf, FileError>,
+        next_path: &mut (dyn FnMut() -> Result<PathBuf, FileError> + Send),
         progress: &mut dyn FnMut(u64),
     ) -> Result<Imported, ImportError> {
         self.import_in_runs_of(RUN_BYTES, open, next_path, progress)
@@ -92,7 +91,7 @@ impl Importer<'_> {
         &self,
         run_bytes: usize,
         open: &mut dyn FnMut() -> io::Result<Box<dyn Read>>,
-        next_path: &mut dyn FnMut() -> Result<PathBuf, FileError>,
+        next_path: &mut (dyn FnMut() -> Result<PathBuf, FileError> + Send),
         progress: &mut dyn FnMut(u64),
     ) -> Result<Imported, ImportError> {
         let context = Context {
@@ -111,9 +110,9 @@ impl Importer<'_> {
         pass(&mut survey)?;
         let Survey { rows, cells, is_in_order, .. } = survey;
         let file = if is_in_order {
-            let (family, options, now) = (self.family, self.options.clone(), self.now_micros);
-            let paths = Paths::new(next_path);
-            let mut writer = SplitWriter::new(&**self.fs, family, options, rows, now, paths);
+            let options = OutputOptions::unsplit(self.options.clone(), rows, self.now_micros);
+            let outputs = Outputs::new(self.fs, self.family, options, next_path);
+            let mut writer = SplitWriter::new(outputs);
             pass(&mut writer)?;
             writer.finish()?.pop()
         } else {
@@ -121,19 +120,7 @@ impl Importer<'_> {
             pass(&mut runs)?;
             runs.finish()?
         };
-        Ok(Imported { rows, cells, file: self.unless_empty(file) })
-    }
-
-    /// Rows that hold nothing leave no trace; a file of such rows is removed.
-    fn unless_empty(&self, file: Option<WrittenFile>) -> Option<WrittenFile> {
-        let file = file?;
-        if file.properties.rows > 0 {
-            return Some(file);
-        }
-        if let Err(error) = self.fs.remove_file(&file.path) {
-            log::warn!("cannot remove the empty SSTable {}: {error}", file.path.display());
-        }
-        None
+        Ok(Imported { rows, cells, file })
     }
 }
 
@@ -145,7 +132,7 @@ impl From<ParseError> for ImportError {
             ParseError::Text(error) => {
                 let (line, column) = (error.line(), error.column());
                 let text = error.to_string();
-                // The parser ends its text with the place, which is told in front here.
+                // The parser ends its text with the place, which stands in front here.
                 let reason = text.rsplit_once(" at line ").map_or(&*text, |(reason, _)| reason);
                 Self::Shape { line, column, reason: reason.to_owned() }
             }

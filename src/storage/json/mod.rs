@@ -29,15 +29,14 @@
 //! * row keys are escaped as JSON asks for. A key that is not UTF-8 is written as `"\u0000hex:"`
 //!   and its bytes in hexadecimal digits; so is one that itself begins like this.
 
-mod control;
 mod export;
 mod import;
-mod key_text;
 mod parse;
 mod runs;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use export::{ExportError, Exported, Selection, Shape, export};
 pub use import::{ImportError, Imported, Importer};
-pub use key_text::{key_text, parse_key, unhex};
+pub use text::{key_text, parse_key, unhex};

@@ -1,6 +1,6 @@
 //! Reads rows from JSON, one cell after the other.
 
-use super::key_text::{parse_key, unhex};
+use super::text::{parse_key, unhex};
 use crate::model::cell::Cell;
 use crate::model::comparator::Comparator;
 use crate::model::deletion::Deletion;
@@ -8,7 +8,9 @@ use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
 use crate::ring::{DecoratedKey, Partitioner};
 use crate::storage::error::FileError;
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor,
+};
 use std::fmt;
 use std::io::Read;
 
@@ -49,9 +51,9 @@ pub(super) fn parse(
     context: Context<'_>,
     sink: &mut dyn RowSink,
 ) -> Result<(), ParseError> {
-    let mut state = State { context, sink, failure: None };
+    let mut state = State { context, sink, row: None, failure: None };
     let mut deserializer = serde_json::Deserializer::from_reader(text);
-    let parsed = Object(Rows(&mut state)).deserialize(&mut deserializer);
+    let parsed = Value { state: &mut state, level: Level::Rows }.deserialize(&mut deserializer);
     let parsed = parsed.and_then(|()| deserializer.end());
     match (parsed, state.failure) {
         (_, Some(failure)) => Err(ParseError::Sink(failure)),
@@ -63,8 +65,85 @@ pub(super) fn parse(
 struct State<'a> {
     context: Context<'a>,
     sink: &'a mut dyn RowSink,
+    row: Option<OpenRow>,
     /// Error of the sink: the parser carries only texts.
     failure: Option<FileError>,
+}
+
+/// A row. Its deletion is not known until something else of it comes, and it begins then.
+struct OpenRow {
+    key: DecoratedKey,
+    deletion: Deletion,
+    is_begun: bool,
+}
+
+/// A value of the text, which is read by its level.
+struct Value<'s, 'a, 'n> {
+    state: &'s mut State<'a>,
+    level: Level<'n>,
+}
+
+#[derive(Clone, Copy)]
+enum Level<'n> {
+    /// The outermost object.
+    Rows,
+    /// An object of super columns, perhaps with the deletion of the row in front.
+    SuperRow,
+    /// The deletion and the columns of a super column of this name.
+    SuperColumn(&'n [u8]),
+    /// The columns of a super column of this name, or those of a standard row, perhaps with its
+    /// deletion in front.
+    Columns(&'n [u8]),
+    /// An element of these.
+    Column(&'n [u8]),
+}
+
+impl<'de> DeserializeSeed<'de> for Value<'_, '_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        match self.level {
+            Level::Rows | Level::SuperRow | Level::SuperColumn(_) => {
+                deserializer.deserialize_map(self)
+            }
+            Level::Columns(_) => deserializer.deserialize_seq(self),
+            Level::Column(_) => deserializer.deserialize_any(self),
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for Value<'_, '_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.level {
+            Level::Rows => "an object of rows",
+            Level::SuperRow => "an object of super columns",
+            Level::SuperColumn(_) => "a super column with the members deletedAt and subColumns",
+            Level::Columns(_) => "an array of columns",
+            Level::Column(_) => "a column [name, value, timestamp, deleted]",
+        })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
+        match self.level {
+            Level::Rows => self.state.rows(map),
+            Level::SuperRow => self.state.super_row(map),
+            Level::SuperColumn(name) => self.state.super_column(name, map),
+            Level::Columns(_) | Level::Column(_) => self.state.row_deletion(map),
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        let name = match self.level {
+            Level::Columns(name) => name,
+            Level::Column(name) => return self.state.column(name, seq),
+            _ => return Err(A::Error::invalid_type(Unexpected::Seq, &self)),
+        };
+        let level = Level::Column(name);
+        while seq.next_element_seed(Value { state: &mut *self.state, level })?.is_some() {}
+        Ok(())
+    }
 }
 
 impl State<'_> {
@@ -79,163 +158,129 @@ impl State<'_> {
         })
     }
 
+    fn begin_row<E: Error>(&mut self) -> Result<(), E> {
+        let Some(row) = self.row.as_mut().filter(|row| !row.is_begun) else { return Ok(()) };
+        row.is_begun = true;
+        let (key, deletion) = (row.key.clone(), row.deletion);
+        self.sink(|sink| sink.begin_row(&key, deletion))
+    }
+
+    fn delete_row<E: Error>(&mut self, deletion: Option<Deletion>) -> Result<(), E> {
+        let (Some(deletion), Some(row)) = (deletion, &mut self.row) else { return Ok(()) };
+        if row.is_begun {
+            return Err(E::custom("the deletion of a row stands before its columns"));
+        }
+        row.deletion = row.deletion.merge(deletion);
+        Ok(())
+    }
+
     fn cell<E: Error>(&mut self, cell: Cell) -> Result<(), E> {
+        self.begin_row()?;
         if !self.context.family.can_hold(cell.state(), cell.place()) {
             return Err(E::custom("a column cannot have this name in this column family"));
         }
         self.sink(|sink| sink.cell(cell))
     }
-}
 
-/// An object, which a visitor reads.
-struct Object<V>(V);
-
-impl<'de, V: Visitor<'de>> DeserializeSeed<'de> for Object<V> {
-    type Value = V::Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
-        deserializer.deserialize_map(self.0)
-    }
-}
-
-/// An array, which a visitor reads.
-struct Array<V>(V);
-
-impl<'de, V: Visitor<'de>> DeserializeSeed<'de> for Array<V> {
-    type Value = V::Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
-        deserializer.deserialize_seq(self.0)
-    }
-}
-
-/// Anything, which a visitor reads.
-struct Either<V>(V);
-
-impl<'de, V: Visitor<'de>> DeserializeSeed<'de> for Either<V> {
-    type Value = V::Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
-        deserializer.deserialize_any(self.0)
-    }
-}
-
-/// The outermost object.
-struct Rows<'a, 'b>(&'a mut State<'b>);
-
-impl<'de> Visitor<'de> for Rows<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object of rows")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+    fn rows<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
+        let is_super = self.context.family.is_super();
+        let level = if is_super { Level::SuperRow } else { Level::Columns(b"") };
         while let Some(text) = map.next_key::<String>()? {
             let key = parse_key(&text).filter(|key| (1..=MAX_NAME).contains(&key.len()));
             let key = key.ok_or_else(|| A::Error::custom("a row cannot have this key"))?;
-            let key = self.0.context.partitioner.decorate(RowKey::new(&key));
-            let row = OpenRow { key: &key, deletion: Deletion::NONE, is_begun: false };
-            if self.0.context.family.is_super() {
-                map.next_value_seed(Object(SuperRow { state: self.0, row }))?;
-            } else {
-                map.next_value_seed(Array(StandardRow { state: self.0, row }))?;
-            }
+            let key = self.context.partitioner.decorate(RowKey::new(&key));
+            self.row = Some(OpenRow { key, deletion: Deletion::NONE, is_begun: false });
+            map.next_value_seed(Value { state: &mut *self, level })?;
+            self.begin_row()?;
+            self.sink(|sink| sink.end_row())?;
         }
         Ok(())
     }
-}
 
-/// A row of which the deletion is not known until something else of it comes.
-struct OpenRow<'a> {
-    key: &'a DecoratedKey,
-    deletion: Deletion,
-    is_begun: bool,
-}
-
-impl OpenRow<'_> {
-    fn begin<E: Error>(&mut self, state: &mut State<'_>) -> Result<(), E> {
-        if self.is_begun {
-            return Ok(());
-        }
-        self.is_begun = true;
-        state.sink(|sink| sink.begin_row(self.key, self.deletion))
-    }
-
-    fn delete<E: Error>(&mut self, deletion: Deletion) -> Result<(), E> {
-        if self.is_begun {
-            return Err(E::custom("the deletion of a row stands before its columns"));
-        }
-        self.deletion = self.deletion.merge(deletion);
-        Ok(())
-    }
-
-    fn end<E: Error>(mut self, state: &mut State<'_>) -> Result<(), E> {
-        self.begin(state)?;
-        state.sink(|sink| sink.end_row())
-    }
-}
-
-/// A row of a standard column family: an array of columns, perhaps with its deletion in front.
-struct StandardRow<'a, 'b, 'k> {
-    state: &'a mut State<'b>,
-    row: OpenRow<'k>,
-}
-
-impl<'de> Visitor<'de> for StandardRow<'_, '_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array of columns")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
-        let columns = self.state.context.family.comparator().clone();
-        while let Some(element) =
-            seq.next_element_seed(Either(Element { super_name: b"", columns: &columns }))?
-        {
-            match element {
-                Column::Cell(cell) => {
-                    self.row.begin(self.state)?;
-                    self.state.cell(cell)?;
-                }
-                Column::Deletion(deletion) => self.row.delete(deletion)?,
-            }
-        }
-        self.row.end(self.state)
-    }
-}
-
-/// A row of a super column family: an object of super columns, perhaps with its deletion in front.
-struct SuperRow<'a, 'b, 'k> {
-    state: &'a mut State<'b>,
-    row: OpenRow<'k>,
-}
-
-impl<'de> Visitor<'de> for SuperRow<'_, '_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object of super columns")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+    fn super_row<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
+        let now_secs = self.context.now_secs;
         let mut deletion = HalfDeletion::default();
         while let Some(name) = map.next_key::<String>()? {
             if deletion.take(&name, &mut map)? {
                 continue;
             }
-            if let Some(deletion) = deletion.finish(self.state.context.now_secs) {
-                self.row.delete(deletion)?;
+            self.delete_row(deletion.finish(now_secs))?;
+            self.begin_row()?;
+            let name = hex_name(&name, self.context.family.comparator())?;
+            let level = Level::SuperColumn(&name);
+            map.next_value_seed(Value { state: &mut *self, level })?;
+        }
+        self.delete_row(deletion.finish(now_secs))
+    }
+
+    fn super_column<'de, A: MapAccess<'de>>(
+        &mut self,
+        name: &[u8],
+        mut map: A,
+    ) -> Result<(), A::Error> {
+        let now_secs = self.context.now_secs;
+        let mut deletion = HalfDeletion::default();
+        while let Some(member) = map.next_key::<String>()? {
+            if deletion.take(&member, &mut map)? {
+                continue;
             }
-            self.row.begin(self.state)?;
-            let name = hex_name(&name, self.state.context.family.comparator())?;
-            map.next_value_seed(Object(SuperColumn { state: self.state, name }))?;
+            if member != "subColumns" {
+                return Err(A::Error::unknown_field(&member, &["deletedAt", "subColumns"]));
+            }
+            // The deletion sorts before the columns.
+            if let Some(deletion) = deletion.finish(now_secs) {
+                self.cell(Cell::super_tombstone(name, deletion))?;
+            }
+            map.next_value_seed(Value { state: &mut *self, level: Level::Columns(name) })?;
         }
-        if let Some(deletion) = deletion.finish(self.state.context.now_secs) {
-            self.row.delete(deletion)?;
+        match deletion.finish(now_secs) {
+            Some(deletion) => self.cell(Cell::super_tombstone(name, deletion)),
+            None => Ok(()),
         }
-        self.row.end(self.state)
+    }
+
+    /// Reads the deletion of a row among columns.
+    fn row_deletion<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
+        let mut deletion = HalfDeletion::default();
+        while let Some(name) = map.next_key::<String>()? {
+            if !deletion.take(&name, &mut map)? {
+                let known = &["deletedAt", "localDeletionTime"];
+                return Err(A::Error::unknown_field(&name, known));
+            }
+        }
+        let (Some(at), Some(time)) = (deletion.at, deletion.time) else {
+            return Err(A::Error::custom("a deletion has deletedAt and localDeletionTime"));
+        };
+        if self.context.family.is_super() {
+            return Err(A::Error::custom("a column is an array"));
+        }
+        self.delete_row(Some(Deletion::at(at, time)))
+    }
+
+    fn column<'de, A: SeqAccess<'de>>(
+        &mut self,
+        super_name: &[u8],
+        mut seq: A,
+    ) -> Result<(), A::Error> {
+        let missing = || A::Error::custom("a column is [name, value, timestamp, deleted]");
+        let family = self.context.family;
+        let name = seq.next_element::<String>()?.ok_or_else(missing)?;
+        let name = hex_name(&name, family.subcolumn_comparator().unwrap_or(family.comparator()))?;
+        let value = seq.next_element::<String>()?.ok_or_else(missing)?;
+        let value = unhex(&value).ok_or_else(|| A::Error::custom("a value is hexadecimal"))?;
+        let timestamp: i64 = seq.next_element()?.ok_or_else(missing)?;
+        let deleted: bool = seq.next_element()?.ok_or_else(missing)?;
+        if seq.next_element::<IgnoredAny>()?.is_some() {
+            return Err(missing());
+        }
+        if !deleted {
+            return self.cell(Cell::live(super_name, &name, &value, timestamp));
+        }
+        let time = <[u8; 4]>::try_from(&value[..]).map_err(|_| {
+            A::Error::custom("the value of a deleted column is its local deletion time, 4 bytes")
+        })?;
+        let deletion = Deletion::at(timestamp, i32::from_be_bytes(time));
+        self.cell(Cell::tombstone(super_name, &name, deletion))
     }
 }
 
@@ -261,126 +306,6 @@ impl HalfDeletion {
     fn finish(&mut self, now_secs: i32) -> Option<Deletion> {
         let at = self.at.take().filter(|at| *at != i64::MIN)?;
         Some(Deletion::at(at, self.time.unwrap_or(now_secs)))
-    }
-}
-
-/// A super column: its deletion and its columns.
-struct SuperColumn<'a, 'b> {
-    state: &'a mut State<'b>,
-    name: Vec<u8>,
-}
-
-impl<'de> Visitor<'de> for SuperColumn<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a super column with the members deletedAt and subColumns")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Self { state, name } = self;
-        let mut deletion = HalfDeletion::default();
-        let delete = |deletion: &mut HalfDeletion, state: &mut State<'_>| match deletion
-            .finish(state.context.now_secs)
-        {
-            Some(deletion) => state.cell(Cell::super_tombstone(&name, deletion)),
-            None => Ok(()),
-        };
-        while let Some(member) = map.next_key::<String>()? {
-            if deletion.take(&member, &mut map)? {
-                continue;
-            }
-            if member != "subColumns" {
-                return Err(A::Error::unknown_field(&member, &["deletedAt", "subColumns"]));
-            }
-            // It sorts before its columns.
-            delete(&mut deletion, state)?;
-            map.next_value_seed(Array(SubColumns { state, name: &name }))?;
-        }
-        delete(&mut deletion, state)
-    }
-}
-
-/// The columns of a super column.
-struct SubColumns<'a, 'b> {
-    state: &'a mut State<'b>,
-    name: &'a [u8],
-}
-
-impl<'de> Visitor<'de> for SubColumns<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array of columns")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        let family = self.state.context.family;
-        let columns = family.subcolumn_comparator().unwrap_or(family.comparator());
-        while let Some(element) =
-            seq.next_element_seed(Either(Element { super_name: self.name, columns }))?
-        {
-            match element {
-                Column::Cell(cell) => self.state.cell(cell)?,
-                Column::Deletion(_) => return Err(A::Error::custom("a column is an array")),
-            }
-        }
-        Ok(())
-    }
-}
-
-/// An element of an array of columns.
-enum Column {
-    Cell(Cell),
-    /// The deletion of the row.
-    Deletion(Deletion),
-}
-
-struct Element<'a> {
-    super_name: &'a [u8],
-    columns: &'a Comparator,
-}
-
-impl<'de> Visitor<'de> for Element<'_> {
-    type Value = Column;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a column [name, value, timestamp, deleted]")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Column, A::Error> {
-        let missing = || A::Error::custom("a column is [name, value, timestamp, deleted]");
-        let name = seq.next_element::<String>()?.ok_or_else(missing)?;
-        let name = hex_name(&name, self.columns)?;
-        let value = seq.next_element::<String>()?.ok_or_else(missing)?;
-        let value = unhex(&value).ok_or_else(|| A::Error::custom("a value is hexadecimal"))?;
-        let timestamp: i64 = seq.next_element()?.ok_or_else(missing)?;
-        let deleted: bool = seq.next_element()?.ok_or_else(missing)?;
-        if seq.next_element::<IgnoredAny>()?.is_some() {
-            return Err(missing());
-        }
-        if !deleted {
-            return Ok(Column::Cell(Cell::live(self.super_name, &name, &value, timestamp)));
-        }
-        let time = <[u8; 4]>::try_from(&value[..]).map_err(|_| {
-            A::Error::custom("the value of a deleted column is its local deletion time, 4 bytes")
-        })?;
-        let deletion = Deletion::at(timestamp, i32::from_be_bytes(time));
-        Ok(Column::Cell(Cell::tombstone(self.super_name, &name, deletion)))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Column, A::Error> {
-        let mut deletion = HalfDeletion::default();
-        while let Some(name) = map.next_key::<String>()? {
-            if !deletion.take(&name, &mut map)? {
-                let known = &["deletedAt", "localDeletionTime"];
-                return Err(A::Error::unknown_field(&name, known));
-            }
-        }
-        let (Some(at), Some(time)) = (deletion.at, deletion.time) else {
-            return Err(A::Error::custom("a deletion has deletedAt and localDeletionTime"));
-        };
-        Ok(Column::Deletion(Deletion::at(at, time)))
     }
 }
 

@@ -10,13 +10,14 @@ use crate::model::slice::CellRange;
 use crate::ring::DecoratedKey;
 use crate::storage::caches::BlockCache;
 use crate::storage::error::{FileError, ReadError};
-use crate::storage::family::discard;
 use crate::storage::row::RowReader;
 use crate::storage::rows::MergedRows;
-use crate::storage::sstable::{SsTable, SsTableWriter, WrittenFile};
+use crate::storage::sstable::{
+    OutputOptions, Outputs, SsTable, SsTableWriter, WrittenFile, discard,
+};
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Bytes of cells that are sorted in memory.
@@ -29,7 +30,7 @@ const OVERHEAD: usize = 64;
 const MAX_RUNS: usize = 512;
 
 /// Gives a name to each file.
-type NextPath<'a> = &'a mut dyn FnMut() -> Result<PathBuf, FileError>;
+type NextPath<'a> = &'a mut (dyn FnMut() -> Result<PathBuf, FileError> + Send);
 
 /// Sorts rows.
 pub(super) struct Runs<'a> {
@@ -58,8 +59,7 @@ impl<'a> Runs<'a> {
         if self.written.len() < 2 {
             return Ok(self.written.pop());
         }
-        let merged = self.merge()?;
-        Ok(Some(merged))
+        self.merge()
     }
 
     fn write_run(&mut self) -> Result<(), FileError> {
@@ -74,7 +74,7 @@ impl<'a> Runs<'a> {
             return Err(FileError::new("write", &path, io::Error::other(reason)));
         }
         let count = rows.len() as u64;
-        self.write(path, count, |writer, family| {
+        self.write(&path, count, |writer, family| {
             for (key, (deletion, mut cells)) in rows {
                 cells.sort_by(|a, b| family.compare(a.place(), b.place()));
                 writer.begin_row(&key, deletion);
@@ -95,33 +95,24 @@ impl<'a> Runs<'a> {
             }
             Ok::<(), FileError>(())
         })
-        .map(|run| self.written.push(run))
+        .map(|run| self.written.extend(run))
     }
 
-    /// Writes a file, and removes it if that fails.
+    /// Writes a file, and removes it if that fails or it has no rows.
     fn write<E: From<FileError>>(
         &self,
-        path: PathBuf,
+        path: &Path,
         expected_rows: u64,
         fill: impl FnOnce(&mut SsTableWriter, &ColumnFamilySchema) -> Result<(), E>,
-    ) -> Result<WrittenFile, E> {
+    ) -> Result<Option<WrittenFile>, E> {
         let Importer { fs, family, options, now_micros } = self.importer;
-        let (fs, options) = (&***fs, options.clone());
-        let attempt = || {
-            let mut writer =
-                SsTableWriter::create(fs, &path, family, options, expected_rows, *now_micros)?;
-            fill(&mut writer, family)?;
-            Ok(writer.finish()?)
-        };
-        let written: Result<_, E> = attempt();
-        if written.is_err() {
-            discard(fs, &path);
-        }
-        let (properties, bytes) = written?;
-        Ok(WrittenFile { path, bytes, properties })
+        let options = OutputOptions::unsplit(options.clone(), expected_rows, *now_micros);
+        let mut outputs = Outputs::new(fs, family, options, || Ok(path.to_owned()));
+        fill(outputs.open_file()?, family)?;
+        Ok(outputs.finish()?.pop())
     }
 
-    fn merge(&mut self) -> Result<WrittenFile, ReadError> {
+    fn merge(&mut self) -> Result<Option<WrittenFile>, ReadError> {
         let partitioner = self.importer.options.partitioner;
         let cache = Arc::new(BlockCache::new(0));
         let open =
@@ -129,8 +120,8 @@ impl<'a> Runs<'a> {
         let tables = self.written.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let expected = self.written.iter().map(|run| run.properties.rows).sum();
         let path = (self.next_path)()?;
-        let merged = self.write(path, expected, |writer, family| {
-            let mut rows = MergedRows::of_whole(&tables, partitioner)?;
+        self.write(&path, expected, |writer, family| {
+            let mut rows = MergedRows::of_whole(&tables)?;
             while let Some((key, sources)) = rows.advance()? {
                 let reader = RowReader::of_everything(family, sources);
                 writer.begin_row(key, reader.deletion());
@@ -141,8 +132,7 @@ impl<'a> Runs<'a> {
                 writer.end_row()?;
             }
             Ok::<(), ReadError>(())
-        })?;
-        Ok(merged)
+        })
     }
 
     fn make_room(&mut self) -> Result<(), FileError> {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 const P: Partitioner = Partitioner::OrderPreserving;
 
-/// What `sstable2json` of 0.6.13 has written for a super column family.
+/// Output of `sstable2json` of 0.6.13 for a super column family.
 const ORIGINAL_SUPER: &str = "{\n  \"super1\": { \
     \"736330\": {\"deletedAt\": -9223372036854775808, \"subColumns\": \
     [[\"636f6c30\", \"763030\", 1000, false], [\"636f6c31\", \"763031\", 1000, false]]}, \
@@ -27,7 +27,7 @@ const ORIGINAL_SUPER: &str = "{\n  \"super1\": { \
     \"736332\": {\"deletedAt\": -9223372036854775808, \"subColumns\": \
     [[\"636f6c30\", \"6affc2fe\", 2000, true]]}}\n}\n";
 
-/// What it has written for a standard one, in the order of `RandomPartitioner`.
+/// Its output for a standard one, in the order of `RandomPartitioner`.
 const ORIGINAL_STANDARD: &str = "{
   \"emoji\u{1f600}\": [[\"656d707479\", \"\", 1001, false], [\"6e616d65\", \"76\", 1000, false]],
   \"caf\u{e9}\": [[\"656d707479\", \"\", 1001, false]],

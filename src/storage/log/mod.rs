@@ -25,11 +25,11 @@
 //! that had been synced, the hints skip it, count it and warn.
 
 mod frame;
-mod header;
 mod reader;
 
-pub(crate) use frame::{HEAD_BYTES, Head, MAX_BODY_BYTES, Salt};
-pub(crate) use header::{decode_header, encode_header, header_bytes};
+pub(crate) use frame::{
+    HEAD_BYTES, Head, MAX_BODY_BYTES, Salt, decode_header, encode_header, header_bytes,
+};
 pub(crate) use reader::SegmentReader;
 
 use std::fmt;

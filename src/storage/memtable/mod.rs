@@ -1,11 +1,11 @@
-//! Memtables: what was written lately, in memory, by row and in order.
+//! Memtables: recent writes in memory, by row and in order.
 //!
 //! Rows are spread over shards by their key, so that writers to different rows rarely meet. Each
 //! row is a [`CellTree`] behind a lock that is held for one mutation or one snapshot, never while
 //! cells are read: a reader sees a mutation whole or not at all.
 //!
-//! Locks: a shard before a row, never two of either; only who writes a sealed memtable to disk
-//! reads all its shards at once, in their order.
+//! Locks: a shard before a row, never two of either; only a flush of a sealed memtable reads all
+//! its shards at once, in their order.
 
 mod tree;
 mod walk;
@@ -50,8 +50,8 @@ type Rows = BTreeMap<DecoratedKey, Row>;
 #[derive(Debug)]
 struct Shard {
     rows: RwLock<rank::MemtableShard, Rows>,
-    /// Whether the last mutation made a row, as the next one is likely to do: then it is not looked
-    /// for first.
+    /// Whether the last mutation made a row, as the next one is likely to do: then no look for it
+    /// comes first.
     grows: AtomicBool,
 }
 
@@ -67,18 +67,18 @@ impl Shard {
 pub struct Memtable {
     family: Arc<ColumnFamilySchema>,
     shards: [Shard; SHARDS],
-    /// When it was created, on the monotonic clock.
+    /// Time of its creation, on the monotonic clock.
     created_at: Duration,
     weight: AtomicU64,
     operations: AtomicU64,
     memory: AtomicU64,
-    /// Least timestamp of what was written, deletions included.
+    /// Least timestamp of all writes, deletions included.
     min_timestamp: AtomicI64,
     /// Set when it takes no more writes.
     log_end: OnceLock<Position>,
 }
 
-/// A row as it was at one moment. What is written later does not show.
+/// A snapshot of a row.
 #[derive(Debug, Clone)]
 pub struct MemtableRow {
     /// Deletion of the whole row.
@@ -119,10 +119,10 @@ impl Memtable {
         let weight: u64 = mutation.cells.iter().map(|cell| cell.weight() as u64).sum();
         let operations = mutation.cells.len() as u64 + u64::from(!mutation.deletion.is_none());
         if operations == 0 {
-            // Else range reads would show a row that nobody wrote, until the flush.
+            // Else range reads would show an empty row until the flush.
             return 0;
         }
-        // Before the row: who finds the row has to find this.
+        // Before the row: a reader that finds the row must find this.
         self.note_timestamps(mutation);
         let mut memory = weight + operations * CELL_OVERHEAD;
         if self.change_row(key, mutation) {
@@ -184,15 +184,15 @@ impl Memtable {
         self.shard(key).rows.read().contains_key(key)
     }
 
-    /// Calls for the key of each row, in no order. A shard is locked against new rows meanwhile.
+    /// Visits the key of each row, in no order. A shard is locked against new rows meanwhile.
     pub fn for_each_key(&self, mut visit: impl FnMut(&DecoratedKey)) {
         for shard in &self.shards {
             shard.rows.read().keys().for_each(&mut visit);
         }
     }
 
-    /// Calls for each sample of about so many rows, in no order, with the token of its first one
-    /// and how many they are. Together they are all rows. A shard is locked against new rows
+    /// Visits samples of about `interval` rows, in no order, each with the token of its first row
+    /// and its number of rows. Together they are all rows. A shard is locked against new rows
     /// meanwhile.
     pub fn for_each_sample(&self, interval: usize, mut visit: impl FnMut(&Token, u64)) {
         // The rows of a sample are neighbours among those of their shard only.
@@ -258,7 +258,7 @@ impl Memtable {
         self.memory.load(Ordering::Relaxed)
     }
 
-    /// Least timestamp of what was written, deletions included; the greatest number if nothing was.
+    /// Least timestamp of all writes, deletions included; the greatest number if it is empty.
     pub fn min_timestamp(&self) -> i64 {
         self.min_timestamp.load(Ordering::Relaxed)
     }
@@ -269,12 +269,12 @@ impl Memtable {
         self.log_end.get_or_init(|| log_end);
     }
 
-    /// How far the commit log was written when it was sealed; the beginning if it was not.
+    /// Position of the commit log when it was sealed; the beginning if it was not.
     pub fn log_end(&self) -> Position {
         self.log_end.get().copied().unwrap_or_default()
     }
 
-    /// When it was created, on the monotonic clock.
+    /// Time of its creation, on the monotonic clock.
     pub fn created_at(&self) -> Duration {
         self.created_at
     }

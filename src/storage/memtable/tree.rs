@@ -1,9 +1,9 @@
 //! The cells of one row in memory: a B-tree of copy-on-write chunks.
 //!
-//! A clone shares all chunks and is a snapshot: what is inserted later copies the chunks on its
-//! path that are shared, and changes those that are not in place. A row of any width is therefore
-//! written at the cost of one path, and a reader never sees half of a mutation. The only cell of a
-//! row, and many rows have but one, needs no chunk.
+//! A clone shares all chunks and is a snapshot: a later insertion copies shared chunks on its path,
+//! and changes others in place. A row of any width is therefore written at the cost of one path,
+//! and a reader never sees half of a mutation. The only cell of a row, and many rows have but one,
+//! needs no chunk.
 
 use crate::model::cell::Cell;
 use crate::model::schema::ColumnFamilySchema;
@@ -211,7 +211,7 @@ pub struct TreeCursor<'a> {
 }
 
 impl<'a> TreeCursor<'a> {
-    /// How many of the items, which are sorted, stand before the edge where the walk begins.
+    /// The number of sorted items before the edge where the walk begins.
     fn before_edge<T>(&self, items: &[T], place: impl Fn(&T) -> (&[u8], &[u8])) -> usize {
         let edge: CellBound<'_> = if self.reversed { self.range.to } else { self.range.from };
         items.partition_point(|item| !edge.is_before(self.family, place(item)))

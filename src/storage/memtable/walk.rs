@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::Bound;
 
-/// Rows that are taken of a shard at first: most walks want but a few of all.
+/// Rows that are taken of a shard at first: most walks want few.
 const FIRST_BATCH: usize = 2;
 
 /// Most rows that are taken of a shard at a time: it is locked against new rows meanwhile.
@@ -24,9 +24,9 @@ pub struct MemtableWalk<'a> {
 #[derive(Debug)]
 struct ShardWalk<'a> {
     shard: &'a Shard,
-    /// What was taken of the shard and not handed out yet.
+    /// Rows that were taken of the shard and not returned yet.
     rows: VecDeque<(DecoratedKey, MemtableRow)>,
-    /// How many rows are taken next.
+    /// Rows that are taken next.
     batch: usize,
 }
 

@@ -16,11 +16,12 @@
 
 mod place;
 mod plan;
-mod replay;
 
-use super::commitlog::archive::{self, ArchiveError, ArchiveReplay, History, segment_ids};
-use super::commitlog::{Damage, Position, ReplayError};
-use super::database::{Components, StorageError, lock_present_directories, prepare_directories};
+use super::archive::{self, ArchiveError, ArchiveReplay, History};
+use super::commitlog::{Damage, ReplayError, segment_ids};
+use super::database::{
+    Components, StorageError, Unapplied, lock_present_directories, prepare_directories,
+};
 use super::error::{FileContext, FileError, ReadError};
 use super::family::OpenError;
 use super::files::{ARCHIVE_FILE, RESTORING_FILE};
@@ -32,8 +33,7 @@ use crate::model::schema::{FamilyId, Schema};
 use crate::ring::Partitioner;
 use place::RestoreMark;
 use plan::Plan;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A storage core as it would be opened.
@@ -76,7 +76,7 @@ pub struct Request {
 }
 
 /// Report of what was done, or would be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Report {
     /// The keyspaces that were restored.
     pub keyspaces: Vec<RestoredKeyspace>,
@@ -86,8 +86,9 @@ pub struct Report {
     pub moved_to: Vec<PathBuf>,
     /// Segments that were brought from the commit log into the archive, or would be.
     pub archived_segments: usize,
-    /// Replay of the archive; `None` if there was to be none.
-    pub replay: Option<ReplayReport>,
+    /// Replay of the archive, if one was requested. Nothing is missing or lost unless loss was
+    /// accepted.
+    pub replay: Option<ArchiveReplay>,
 }
 
 /// A keyspace that was restored.
@@ -105,29 +106,6 @@ pub struct RestoredKeyspace {
     pub bytes: u64,
 }
 
-/// Report of a replay of the archive.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReplayReport {
-    /// Folder of the archive.
-    pub folder: PathBuf,
-    /// Segments that were read.
-    pub segments: usize,
-    /// Mutations that were applied, in whole or in part; 0 in a dry run.
-    pub mutations: u64,
-    /// Position at which it stopped.
-    pub stop: Position,
-    /// Whether it stopped because the time was reached, not because the log ended.
-    pub reaches_time: bool,
-    /// The last time that the log noted before, in milliseconds since the Unix epoch.
-    pub last_millis: Option<u64>,
-    /// Segments that were missing. Empty unless loss was accepted.
-    pub missing: Vec<PathBuf>,
-    /// Parts that could not be read. Empty unless loss was accepted.
-    pub lost: Vec<Damage>,
-    /// Parts that a crash had left unfinished, which is normal.
-    pub torn: Vec<Damage>,
-}
-
 /// Why a restore was refused, or was not completed.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
@@ -137,7 +115,7 @@ pub enum RestoreError {
     /// No such snapshot. Nothing has changed.
     #[error("there is no snapshot {name}{}", others(.known))]
     NoSnapshot {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// The snapshots that there are.
         known: Vec<String>,
@@ -183,7 +161,7 @@ pub enum RestoreError {
          the restore goes on without it with --accept-commitlog-loss"
     )]
     NoLog(LostLog),
-    /// Which folder of the archive the commit log continues is not known. Nothing has changed.
+    /// It is not known which folder of the archive the commit log continues. Nothing has changed.
     #[error(
         "{log} holds a commit log, and no file {ARCHIVE_FILE} in the data directories tells which \
          folder of the archive it continues: put the file back, or start the server and stop it \
@@ -218,12 +196,12 @@ fn paths(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Folders of archives that a restore has to do with.
+/// Folders of archives.
 #[derive(Debug)]
 struct Archive {
-    /// The one to which the commit log goes.
+    /// The folder to which the commit log goes.
     own: Option<PathBuf>,
-    /// The one that is replayed.
+    /// The folder to replay.
     asked: Option<PathBuf>,
 }
 
@@ -236,12 +214,12 @@ impl Archive {
             if !fs.exists(path) {
                 return Err(RestoreError::NoArchive(path.clone()));
             }
-            found.asked = Some(archive::find_folder(fs, path)?);
+            found.asked = Some(archive::find_folder(fs, data, path)?);
         }
         if let Some(configured) = &setup.options.commit_log_archive_directory {
             let history = History::present(fs, data, configured)?;
             found.own = history.map(|history| history.folder(configured));
-            // What the log holds may continue the folder that is asked for, and would be left out.
+            // The log may continue the folder to replay, and would be left out.
             let log = &setup.options.commit_log_directory;
             let accepts_loss = setup.options.accept_commitlog_loss;
             let is_repeated = RestoreMark::read(fs, data)?.is_some();
@@ -276,44 +254,27 @@ pub fn restore(setup: &Setup, request: &Request) -> Result<Report, RestoreError>
     let archive = Archive::find(setup, request)?;
     let plan = Plan::of(setup, request, &archive)?;
     let replay = plan.survey(setup, request, &archive)?;
-    let replay = replay.as_ref().zip(archive.asked.as_deref());
-    let mut report = plan.report(setup, &archive)?;
-    report.replay = replay.map(|(replay, folder)| report_replay(replay, folder));
+    let mut report = plan.report(setup, &archive, replay)?;
     if request.dry_run {
         return Ok(report);
     }
     if let Some(own) = &archive.own {
-        archive::archive_all(fs, &options.commit_log_directory, own)?;
+        archive::archive_all(&**fs, &options.commit_log_directory, own)?;
     }
     place::begin(setup, request, &plan)?;
     place::move_aside(setup, &plan)?;
     place::link(setup, &plan)?;
-    let mutations = replay::apply(setup, &plan, replay)?;
-    if let Some(report) = &mut report.replay {
-        report.mutations = mutations;
-    }
+    plan.apply(setup, report.replay.as_mut())?;
     place::end(setup, &plan)?;
     Ok(report)
 }
 
-fn report_replay(replay: &ArchiveReplay, folder: &Path) -> ReplayReport {
-    ReplayReport {
-        folder: folder.to_owned(),
-        segments: replay.segments(),
-        mutations: 0,
-        stop: replay.stop,
-        reaches_time: replay.reaches_time,
-        last_millis: replay.last_millis,
-        missing: replay.missing.clone(),
-        lost: replay.damaged.clone(),
-        torn: replay.torn.clone(),
-    }
-}
-
-impl<E: fmt::Display> From<ReplayError<E>> for RestoreError {
-    fn from(error: ReplayError<E>) -> Self {
+impl From<ReplayError<Unapplied>> for RestoreError {
+    fn from(error: ReplayError<Unapplied>) -> Self {
         match error {
             ReplayError::Damaged(damage) => Self::Damaged(damage),
+            ReplayError::Apply { source: Unapplied::Flush(_, error), .. } => error.into(),
+            ReplayError::Apply { source, .. } => Self::Replay(source.to_string()),
             other => Self::Replay(other.to_string()),
         }
     }

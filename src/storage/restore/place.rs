@@ -3,11 +3,13 @@
 use super::plan::Plan;
 use super::{Request, RestoreError, Setup};
 use crate::base::fs::FileSystem;
+use crate::storage::archive::History;
 use crate::storage::checked_file::{self, CheckedState, field, on_one_line};
-use crate::storage::commitlog::archive::{History, segment_files};
+use crate::storage::commitlog::segment_files;
 use crate::storage::directory;
 use crate::storage::error::{FileContext, FileError};
 use crate::storage::files::{self, RESTORING_FILE};
+use crate::storage::snapshot::keyspace_folder;
 use crate::storage::system::log_guard::LogGuard;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -44,11 +46,8 @@ impl CheckedState for RestoreMark {
 
 impl RestoreMark {
     /// Reads the mark that one of the data directories has.
-    pub(super) fn read(
-        fs: &dyn FileSystem,
-        data_directories: &[PathBuf],
-    ) -> Result<Option<Self>, FileError> {
-        checked_file::load_first(fs, data_directories, RESTORING_FILE)
+    pub(super) fn read(fs: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Option<Self>, FileError> {
+        checked_file::load_first(fs, dirs, RESTORING_FILE)
     }
 }
 
@@ -159,9 +158,4 @@ pub(super) fn link(setup: &Setup, plan: &Plan) -> Result<(), RestoreError> {
         fs.sync_dir(folder).context("sync", folder)?;
     }
     Ok(())
-}
-
-/// The folder of the keyspace to which the folder of a snapshot belongs.
-fn keyspace_folder(snapshot: &Path) -> &Path {
-    snapshot.ancestors().nth(2).unwrap_or(snapshot)
 }

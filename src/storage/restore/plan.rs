@@ -4,9 +4,12 @@ use super::place::{self, RestoreMark};
 use super::{Archive, Report, Request, RestoreError, RestoredKeyspace, Setup};
 use crate::base::events::Events;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
-use crate::storage::commitlog::Position;
-use crate::storage::commitlog::archive::{ArchiveReplay, segment_ids};
-use crate::storage::database::{Components, new_environment};
+use crate::storage::archive::ArchiveReplay;
+use crate::storage::commitlog::{Position, ReplayError, segment_ids, segment_of_another_log};
+use crate::storage::database::{
+    Components, Opening, Records, Replayer, StorageError, Unapplied, flush_all, new_environment,
+    open_family,
+};
 use crate::storage::error::FileContext;
 use crate::storage::family::ColumnFamily;
 use crate::storage::files::{self, BEFORE_RESTORE, FileName};
@@ -16,7 +19,6 @@ use crate::storage::snapshot::{self, Captured, Snapshot};
 use crate::storage::system::log_guard::LogGuard;
 use crate::storage::system::node_id::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -95,24 +97,28 @@ impl Plan {
         archive: &Archive,
     ) -> Result<Option<ArchiveReplay>, RestoreError> {
         let Some(folder) = &archive.asked else { return Ok(None) };
-        let mut dirs = vec![folder.clone()];
-        dirs.extend(archive.is_own().then(|| setup.options.commit_log_directory.clone()));
+        let log = archive.is_own().then_some(&*setup.options.commit_log_directory);
         let bases = self.families.iter().map(|family| family.manifest.flushed);
         let base = bases.min().unwrap_or_default();
         let (fs, until) = (&*setup.components.fs, request.until_millis);
-        let replay = ArchiveReplay::survey::<Infallible>(fs, &dirs, base, until)?;
+        let replay = ArchiveReplay::survey::<Unapplied>(fs, folder, log, base, until)?;
         if !setup.options.accept_commitlog_loss {
             if !replay.missing.is_empty() {
                 return Err(RestoreError::Missing(replay.missing));
             }
-            if let Some(damage) = replay.damaged.first() {
+            if let Some(damage) = replay.lost.first() {
                 return Err(RestoreError::Damaged(damage.clone()));
             }
         }
         Ok(Some(replay))
     }
 
-    pub(super) fn report(&self, setup: &Setup, archive: &Archive) -> Result<Report, RestoreError> {
+    pub(super) fn report(
+        &self,
+        setup: &Setup,
+        archive: &Archive,
+        replay: Option<ArchiveReplay>,
+    ) -> Result<Report, RestoreError> {
         let keyspace = |snapshot: &Snapshot| {
             let of_keyspace = |it: &&FamilyPlan| it.schema.keyspace == snapshot.keyspace;
             let families = || self.families.iter().filter(of_keyspace);
@@ -131,19 +137,57 @@ impl Plan {
             unconfigured: self.unconfigured.clone(),
             moved_to: moved.map(|(folder, _)| folder.join(&self.aside)).collect(),
             archived_segments: archive.own.as_ref().map_or(0, |_| self.log_segments),
-            replay: None,
+            replay,
         })
+    }
+}
+
+impl Plan {
+    /// Opens what was restored, replays the folder of an archive if there is one, and flushes. From
+    /// then on nothing in any present segment is replayed.
+    pub(super) fn apply(
+        &self,
+        setup: &Setup,
+        replay: Option<&mut ArchiveReplay>,
+    ) -> Result<(), RestoreError> {
+        let Setup { components, options, partitioner, schema, .. } = setup;
+        let environment = new_environment(components, options, *partitioner, self.node.clone());
+        let open = |FamilyPlan { id, schema, .. }: &FamilyPlan| {
+            open_family(&environment, options, *id, schema, setup.family_options(*id))
+        };
+        let mut stores = self.families.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        stores.sort_by_key(|store| store.id());
+        let records = Records { schema, unconfigured: Vec::new() };
+        let opening = Opening { environment: &environment, options, families: &stores };
+        let mut sink = Replayer::new(opening, &records, true);
+        if let Some(replay) = replay {
+            let mut apply = |position, record: &[u8]| sink.apply(position, record);
+            replay.deliver(&*components.fs, &mut apply)?;
+            replay.mutations = sink.mutations;
+        }
+        flush_all(&stores, self.newest)?;
+        for store in &stores {
+            store.advance_flushed(self.newest)?;
+        }
+        Ok(())
     }
 }
 
 /// The commit log may hold what the archive lacks. A restore that was cut off may have moved it
 /// aside.
 fn check_log(setup: &Setup, mark: Option<&RestoreMark>) -> Result<(), RestoreError> {
-    let Options { data_directories, commit_log_directory, .. } = &setup.options;
+    let Options { data_directories, commit_log_directory: log, .. } = &setup.options;
+    let fs = &*setup.components.fs;
+    if let Some(identity) = LogGuard::find(fs, data_directories)?.and_then(|guard| guard.log)
+        && let Some(file) = segment_of_another_log(fs, log, identity).context("read", log)?
+    {
+        let other = ReplayError::<Unapplied>::OtherLog { file }.to_string();
+        return Err(StorageError::OtherLog(other).into());
+    }
     if setup.options.accept_commitlog_loss || mark.is_some() {
         return Ok(());
     }
-    let lost = LogGuard::find_loss(&*setup.components.fs, data_directories, commit_log_directory)?;
+    let lost = LogGuard::find_loss(fs, data_directories, log)?;
     lost.map_or(Ok(()), |lost| Err(RestoreError::NoLog(lost)))
 }
 
@@ -183,7 +227,7 @@ fn plan_keyspace(
     let generations = newest_generations(setup, &snapshot.keyspace)?;
     let quiet = Components { events: Events::ignored(), ..setup.components.clone() };
     let environment = new_environment(&quiet, &setup.options, setup.partitioner, NodeId::any());
-    let folders: Vec<_> = snapshot.folders.iter().map(|folder| folder.path.clone()).collect();
+    let folders = snapshot.folders.clone();
     let is_meant = |family: &ColumnFamilySchema| family.keyspace == snapshot.keyspace;
     let first_family = families.len();
     for (id, schema) in setup.schema.families().filter(|(_, schema)| is_meant(schema)) {
@@ -221,7 +265,7 @@ fn plan_keyspace(
 fn saved_families(setup: &Setup, snapshot: &Snapshot) -> Result<BTreeSet<String>, RestoreError> {
     let mut saved = BTreeSet::new();
     for folder in &snapshot.folders {
-        let entries = setup.components.fs.list(&folder.path).context("list", &folder.path)?;
+        let entries = setup.components.fs.list(folder).context("list", folder)?;
         saved.extend(entries.iter().filter_map(|entry| match FileName::parse(&entry.name) {
             FileName::Manifest(family) => Some(family),
             _ => None,

@@ -1,6 +1,6 @@
 //! Finding and removing snapshots. Needs no open storage: an operator may do it offline as well.
 
-use super::name::SnapshotName;
+use super::SnapshotName;
 use crate::base::fs::FileSystem;
 use crate::storage::error::{FileContext, FileError};
 use crate::storage::files::{self, FileName, TEMPORARY_SUFFIX};
@@ -20,41 +20,32 @@ pub struct Snapshot {
     /// not: what clearing it would give back.
     pub exclusive_bytes: u64,
     /// Its folders, one in each data directory that has a part of it.
-    pub folders: Vec<SnapshotFolder>,
-}
-
-/// The part of a snapshot in one data directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SnapshotFolder {
-    /// The folder of the keyspace.
-    pub keyspace_folder: PathBuf,
-    /// The folder of the snapshot.
-    pub path: PathBuf,
+    pub folders: Vec<PathBuf>,
 }
 
 /// Finished and unfinished folders of one snapshot.
 #[derive(Debug, Default)]
 struct Found {
-    folders: Vec<SnapshotFolder>,
+    folders: Vec<PathBuf>,
     is_unfinished: bool,
 }
 
 /// All snapshots in these data directories, or those of one keyspace: by keyspace, then by time.
 pub fn list(
     fs: &dyn FileSystem,
-    data_directories: &[PathBuf],
+    dirs: &[PathBuf],
     keyspace: Option<&str>,
 ) -> Result<Vec<Snapshot>, FileError> {
     let mut snapshots = Vec::new();
-    for ((keyspace, name), found) in search(fs, data_directories, keyspace)? {
+    for ((keyspace, name), found) in search(fs, dirs, keyspace)? {
         let Some(name) = SnapshotName::parse(&name).filter(|_| !found.is_unfinished) else {
             continue;
         };
         let (mut total_bytes, mut exclusive_bytes) = (0, 0);
-        for SnapshotFolder { keyspace_folder, path } in &found.folders {
+        for path in &found.folders {
             for entry in fs.list(path).context("list", path)? {
                 total_bytes += entry.size;
-                let live = keyspace_folder.join(&entry.name);
+                let live = keyspace_folder(path).join(&entry.name);
                 let is_live = matches!(FileName::parse(&entry.name), FileName::SsTable(..))
                     && fs.try_exists(&live).context("look for", &live)?;
                 exclusive_bytes += if is_live { 0 } else { entry.size };
@@ -70,11 +61,11 @@ pub fn list(
 /// The snapshots that an operator means by a whole name or a tag; all for no name.
 pub fn find(
     fs: &dyn FileSystem,
-    data_directories: &[PathBuf],
+    dirs: &[PathBuf],
     keyspace: Option<&str>,
     name: Option<&str>,
 ) -> Result<Vec<Snapshot>, FileError> {
-    let mut found = list(fs, data_directories, keyspace)?;
+    let mut found = list(fs, dirs, keyspace)?;
     found.retain(|snapshot| name.is_none_or(|name| snapshot.name.is_meant_by(name)));
     Ok(found)
 }
@@ -83,14 +74,14 @@ pub fn find(
 /// removed leaves the others to be removed all the same; the first failure is returned.
 pub fn clear(
     fs: &dyn FileSystem,
-    data_directories: &[PathBuf],
+    dirs: &[PathBuf],
     keyspace: Option<&str>,
     name: Option<&str>,
 ) -> Result<Vec<Snapshot>, FileError> {
-    let found = find(fs, data_directories, keyspace, name)?;
+    let found = find(fs, dirs, keyspace, name)?;
     let mut removed = Ok(());
     for snapshot in &found {
-        let folders = snapshot.folders.iter().map(|folder| folder.keyspace_folder.clone());
+        let folders = snapshot.folders.iter().map(|it| keyspace_folder(it).to_owned());
         let name = snapshot.name.to_string();
         removed = removed.and(remove(fs, &folders.collect::<Vec<_>>(), &name));
     }
@@ -100,12 +91,12 @@ pub fn clear(
 /// Removes what is left of snapshots that a crash has cut off, and tells the time of the newest
 /// one, in milliseconds since the Unix epoch.
 /// To be called before any is made.
-pub fn tidy(fs: &dyn FileSystem, data_directories: &[PathBuf]) -> Result<u64, FileError> {
+pub fn tidy(fs: &dyn FileSystem, dirs: &[PathBuf]) -> Result<u64, FileError> {
     let mut newest = 0;
-    for ((_, name), found) in search(fs, data_directories, None)? {
+    for ((_, name), found) in search(fs, dirs, None)? {
         newest = SnapshotName::parse(&name).map_or(newest, |name| newest.max(name.millis));
         if found.is_unfinished {
-            let folders = found.folders.into_iter().map(|folder| folder.keyspace_folder);
+            let folders = found.folders.iter().map(|it| keyspace_folder(it).to_owned());
             if let Err(error) = remove(fs, &folders.collect::<Vec<_>>(), &name) {
                 // It costs disk space, and is not listed.
                 log::warn!("the unfinished snapshot {name} cannot be removed: {error}");
@@ -153,6 +144,11 @@ pub(super) fn remove(
     Ok(())
 }
 
+/// Returns the folder of the keyspace to which the folder of a snapshot belongs.
+pub fn keyspace_folder(snapshot: &Path) -> &Path {
+    snapshot.ancestors().nth(2).unwrap_or(snapshot)
+}
+
 fn sync_parent(fs: &dyn FileSystem, folder: &Path) -> Result<(), FileError> {
     let parent = folder.parent().unwrap_or(Path::new("."));
     fs.sync_dir(parent).context("sync", parent)
@@ -161,17 +157,17 @@ fn sync_parent(fs: &dyn FileSystem, folder: &Path) -> Result<(), FileError> {
 /// Every folder of a snapshot, by keyspace and name.
 fn search(
     fs: &dyn FileSystem,
-    data_directories: &[PathBuf],
+    dirs: &[PathBuf],
     keyspace: Option<&str>,
 ) -> Result<BTreeMap<(String, String), Found>, FileError> {
     let mut all: BTreeMap<(String, String), Found> = BTreeMap::new();
-    for directory in data_directories.iter().filter(|directory| fs.exists(directory)) {
+    for directory in dirs.iter().filter(|directory| fs.exists(directory)) {
         for entry in fs.list(directory).context("list", directory)? {
             if !entry.is_dir || keyspace.is_some_and(|keyspace| keyspace != entry.name) {
                 continue;
             }
-            let keyspace_folder = files::keyspace_folder(directory, &entry.name);
-            let snapshots = files::snapshots_folder(&keyspace_folder);
+            let keyspace = files::keyspace_folder(directory, &entry.name);
+            let snapshots = files::snapshots_folder(&keyspace);
             if !fs.exists(&snapshots) {
                 continue;
             }
@@ -183,9 +179,7 @@ fn search(
                 }
                 let found = all.entry((entry.name.clone(), name.to_owned())).or_default();
                 found.is_unfinished |= unfinished.is_some();
-                let path = snapshots.join(&folder.name);
-                let keyspace_folder = keyspace_folder.clone();
-                found.folders.push(SnapshotFolder { keyspace_folder, path });
+                found.folders.push(snapshots.join(&folder.name));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Making a snapshot.
 
+use super::SnapshotName;
 use super::folders::remove;
-use super::name::SnapshotName;
 use crate::storage::directory;
 use crate::storage::error::{FileContext, FileError};
 use crate::storage::family::Environment;
@@ -18,11 +18,11 @@ use std::sync::Arc;
 pub struct Captured {
     /// Name of the column family.
     pub family: String,
-    /// Where its store keeps the manifest: the folder of the keyspace in one data directory.
+    /// Folder of its manifest: that of the keyspace in one data directory.
     pub manifest_folder: PathBuf,
-    /// Which SSTables counted.
+    /// Its manifest at that moment.
     pub manifest: Manifest,
-    /// These SSTables.
+    /// The SSTables that it names.
     pub tables: Vec<Arc<SsTable>>,
 }
 

@@ -16,13 +16,13 @@
 
 mod folders;
 mod make;
-mod name;
 
-pub use folders::{Snapshot, SnapshotFolder, clear, find, list, tidy};
+pub use folders::{Snapshot, clear, find, keyspace_folder, list, tidy};
 pub use make::{Captured, make};
-pub use name::{BadTag, SnapshotName, Tag};
 
 use super::error::{FileError, ReadError};
+use super::files::TEMPORARY_SUFFIX;
+use std::fmt;
 
 /// Why there is no snapshot. Nothing of it is left.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -41,5 +41,96 @@ pub enum SnapshotError {
     File(#[from] FileError),
 }
 
+/// Longest tag in bytes; together with the time it fits the name of a folder.
+const MAX_TAG_BYTES: usize = 200;
+
+/// Why a text is no tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a snapshot's name must have 1 to {MAX_TAG_BYTES} bytes, without separators of paths or \
+     control characters, and must not end in {TEMPORARY_SUFFIX}"
+)]
+pub struct BadTag;
+
+/// Name that an operator gives to a snapshot; a part of the name of its folder.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tag(String);
+
+impl Tag {
+    /// The tag of this text.
+    pub fn new(text: &str) -> Result<Self, BadTag> {
+        let is_usable = !text.is_empty()
+            && text.len() <= MAX_TAG_BYTES
+            && !text.contains(|c: char| matches!(c, '/' | '\\') || c.is_control())
+            && !text.ends_with(TEMPORARY_SUFFIX);
+        if is_usable { Ok(Self(text.to_owned())) } else { Err(BadTag) }
+    }
+}
+
+/// The name of a snapshot, which is that of its folders: `<milliseconds>[-<tag>]`, as in 0.6. All
+/// keyspaces of one call have the same.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SnapshotName {
+    /// Time of the snapshot, in milliseconds since the Unix epoch.
+    pub millis: u64,
+    /// Name that the operator gave it.
+    pub tag: Option<Tag>,
+}
+
+impl SnapshotName {
+    /// The name that a folder has; `None` if it is not that of a finished snapshot.
+    pub fn parse(folder: &str) -> Option<Self> {
+        let (digits, tag) = match folder.split_once('-') {
+            Some((digits, tag)) => (digits, Some(Tag::new(tag).ok()?)),
+            None => (folder, None),
+        };
+        let millis: u64 = digits.parse().ok()?;
+        (millis.to_string() == digits).then_some(Self { millis, tag })
+    }
+
+    /// Whether this text names the snapshot: by its whole name, or by its tag.
+    pub fn is_meant_by(&self, text: &str) -> bool {
+        self.tag.as_ref().is_some_and(|tag| tag.0 == text) || self.to_string() == text
+    }
+}
+
+impl fmt::Display for SnapshotName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.millis)?;
+        match &self.tag {
+            Some(Tag(tag)) => write!(f, "-{tag}"),
+            None => Ok(()),
+        }
+    }
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    fn tag(text: &str) -> Tag {
+        Tag::new(text).unwrap()
+    }
+
+    #[test]
+    fn names_are_parsed_as_they_are_shown() {
+        for (text, millis, tag) in [
+            ("1290000000123", 1_290_000_000_123, None),
+            ("1290000000123-a", 1_290_000_000_123, Some(tag("a"))),
+            ("7-compact-Authors", 7, Some(tag("compact-Authors"))),
+            ("0-größer.2", 0, Some(tag("größer.2"))),
+        ] {
+            let name = SnapshotName { millis, tag };
+            assert_eq!(name.to_string(), text);
+            assert_eq!(SnapshotName::parse(text), Some(name));
+        }
+        for foreign in ["", "a", "-a", "1-", "01", "+1", "1-a.tmp", "99999999999999999999", "old-1"]
+        {
+            assert_eq!(SnapshotName::parse(foreign), None, "{foreign}");
+        }
+        let name = SnapshotName::parse("7-a-b").unwrap();
+        assert!(name.is_meant_by("7-a-b") && name.is_meant_by("a-b"));
+        assert!(!name.is_meant_by("7") && !name.is_meant_by("a") && !name.is_meant_by(""));
+        assert_eq!(Tag::new(&"x".repeat(201)), Err(BadTag));
+    }
+}

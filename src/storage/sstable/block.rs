@@ -17,7 +17,7 @@
 //! instead of halving through entries all over the block. In a data block the parts of rows stand
 //! there (row_part.rs), at which reads by an index do not look.
 
-use crate::base::bytes::ByteReader;
+use crate::base::bytes::{ByteReader, Malformed};
 use crate::base::fs::File;
 use crate::storage::error::{Corrupt, FileContext, ReadError};
 use lz4_flex::block::{CompressTable, compress_into_with_table};
@@ -38,17 +38,17 @@ const TAG_LENGTH: usize = 2;
 /// Most bytes that a raw payload may have; a single huge value makes a block of its own.
 const MAX_RAW_LENGTH: u32 = 1 << 31;
 
-/// What a block holds. The numbers are stored: do not change them.
+/// Content of a block. The numbers are stored: do not change them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum BlockKind {
     /// Cells.
     Data = 1,
-    /// Where the blocks of a wide row are.
+    /// Places of the blocks of a wide row.
     ColumnIndex = 2,
-    /// Where the rows are.
+    /// Places of the rows.
     RowIndex = 3,
-    /// Where the blocks of the row index are.
+    /// Places of the blocks of the row index.
     Summary = 4,
     /// The Bloom filter.
     Filter = 5,
@@ -70,7 +70,7 @@ impl BlockKind {
         })
     }
 
-    /// What operators know it by.
+    /// Name for operators.
     pub fn name(self) -> &'static str {
         match self {
             Self::Data => "data",
@@ -83,7 +83,7 @@ impl BlockKind {
     }
 }
 
-/// How blocks are compressed. The numbers are stored: do not change them.
+/// Compression of blocks. The numbers are stored: do not change them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Compression {
@@ -94,7 +94,7 @@ pub enum Compression {
     Lz4 = 1,
 }
 
-/// Where a block stands in its file.
+/// Place of a block in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BlockHandle {
     /// Offset of its first byte.
@@ -115,7 +115,7 @@ impl BlockHandle {
 pub struct Block {
     /// The payload, at the front of a buffer that may be longer.
     bytes: Arc<[u8]>,
-    /// Where the directory begins; the end of the payload for a block without entries.
+    /// Start of the directory; the end of the payload for a block without entries.
     directory: u32,
     /// Length of the payload.
     end: u32,
@@ -137,7 +137,7 @@ impl Block {
         self.len() == 0
     }
 
-    /// Where the entry begins; `None` if there are not so many.
+    /// Returns the offset of an entry; `None` beyond the last one.
     pub fn entry(&self, index: usize) -> Option<usize> {
         if index >= self.len() {
             return None;
@@ -146,7 +146,25 @@ impl Block {
         Some(ByteReader::at(&self.bytes, at).u32().ok()? as usize)
     }
 
-    /// A block of its own that holds this entry and no directory; `None` if there are not so many.
+    /// Returns the number of the first entry within a range that is not before a place. The range
+    /// is sorted; `is_before` gets the offset of an entry.
+    pub fn partition_point(
+        &self,
+        mut range: Range<usize>,
+        is_before: impl Fn(usize) -> Result<bool, Malformed>,
+    ) -> Result<usize, Malformed> {
+        while !range.is_empty() {
+            let middle = usize::midpoint(range.start, range.end);
+            if is_before(self.entry(middle).ok_or(Malformed(0))?)? {
+                range.start = middle + 1;
+            } else {
+                range.end = middle;
+            }
+        }
+        Ok(range.start)
+    }
+
+    /// Returns a block of this entry alone, without a directory; `None` beyond the last one.
     /// For row index blocks only.
     pub fn only(&self, index: usize) -> Option<Self> {
         let (start, tags) = (self.entry(index)?, self.directory as usize - self.len() * TAG_LENGTH);
@@ -171,7 +189,7 @@ impl Block {
         ByteReader::at(&self.bytes, tags + index * TAG_LENGTH).u16().ok()
     }
 
-    /// Where the directory begins.
+    /// Returns the offset of the directory.
     pub fn directory(&self) -> usize {
         self.directory as usize
     }
@@ -243,7 +261,7 @@ impl BlockBuilder {
         &self.payload
     }
 
-    /// Begins anew.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.payload.clear();
         self.tags.clear();
@@ -251,12 +269,12 @@ impl BlockBuilder {
     }
 }
 
-/// What stands before the payload.
+/// Bytes before the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockHead {
-    /// What the block holds.
+    /// Content of the block.
     pub kind: BlockKind,
-    /// How its payload is compressed.
+    /// Compression of its payload.
     pub compression: Compression,
     /// Bytes of the payload on disk.
     pub payload_length: u32,
@@ -354,20 +372,9 @@ pub fn read(
     handle: BlockHandle,
     kind: BlockKind,
 ) -> Result<Block, ReadError> {
-    read_into(file, path, handle, kind, |_| None)
-}
-
-/// [`read`] into a buffer, if `buffer` has one for a payload of this length.
-pub fn read_into(
-    file: &dyn File,
-    path: &Path,
-    handle: BlockHandle,
-    kind: BlockKind,
-    buffer: impl FnOnce(usize) -> Option<Arc<[u8]>>,
-) -> Result<Block, ReadError> {
     let mut sealed = vec![0; handle.length as usize];
     file.read_exact_at(&mut sealed, handle.offset).context("read", path)?;
-    open_into(&sealed, handle.offset, kind, buffer)
+    open(&sealed, handle.offset, kind)
         .map_err(|reason| Corrupt::new(path, handle.offset, reason).into())
 }
 
@@ -376,7 +383,8 @@ pub fn open(sealed: &[u8], offset: u64, kind: BlockKind) -> Result<Block, &'stat
     open_into(sealed, offset, kind, |_| None)
 }
 
-fn open_into(
+/// [`open`] into a buffer, if `buffer` has one for a payload of this length.
+pub fn open_into(
     sealed: &[u8],
     offset: u64,
     kind: BlockKind,

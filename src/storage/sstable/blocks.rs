@@ -2,16 +2,16 @@
 
 use super::block::{self, Block, BlockHandle, BlockKind};
 use super::reader::SsTable;
-use crate::base::bytes::Malformed;
 use crate::base::lock::{Mutex, rank};
 use crate::storage::caches::KeyCache;
-use crate::storage::error::{Corrupt, ReadError};
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::storage::error::{Corrupt, FileContext, ReadError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Where a reader may take blocks from.
+/// Sources from which a reader may take blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// From the cache alone; what is not there is [`ReadError::WouldBlock`].
+    /// From the cache or, some blocks, the page cache of the system, and then into the cache. What
+    /// would take a wait or many blocks is [`ReadError::WouldBlock`].
     CachedOnly,
     /// From the cache, else from the disk, and then into the cache.
     Cached,
@@ -19,21 +19,28 @@ pub enum Access {
     Bypass,
 }
 
-/// Bytes that who reads a whole file reads at a time.
+/// Bytes that a reader of a whole file reads at a time.
 const READ_AHEAD: u64 = 128 << 10;
+
+/// Blocks of a file that one reader takes from the page cache before it would block: enough for a
+/// row. Each costs 10 to 20 microseconds of the thread of a connection, mostly for decompression.
+const READY_BLOCKS: usize = 4;
+
+/// Bytes on disk of the largest block that is taken so: one huge value makes a block of its own.
+const READY_BYTES: u32 = 64 << 10;
 
 /// A stretch of a file.
 #[derive(Debug, Default)]
 struct ReadAhead {
     offset: u64,
     bytes: Vec<u8>,
-    /// Where the last block ended.
+    /// End of the last block.
     last_end: u64,
 }
 
 impl ReadAhead {
-    /// The bytes of a block, if they were read or are worth to be read with what comes behind
-    /// them: blocks follow each other, with blocks of other kinds in between.
+    /// Returns the bytes of a block, if they were read ahead or can be read together with the
+    /// following ones: blocks follow each other, with blocks of other kinds in between.
     fn bytes(&mut self, table: &SsTable, handle: BlockHandle) -> Option<&[u8]> {
         let (start, end) = (handle.offset, handle.offset + u64::from(handle.length));
         let gap = start.checked_sub(std::mem::replace(&mut self.last_end, end));
@@ -61,35 +68,26 @@ impl ReadAhead {
 pub struct Blocks<'a> {
     pub(super) table: &'a SsTable,
     pub(super) access: Access,
-    /// Remembers where rows are.
-    pub(super) keys: Option<&'a KeyCache>,
-    /// Whether the last data block stays at hand.
-    keeps_last: bool,
+    /// A key cache, which is asked for rows and told of them.
+    pub(in crate::storage) keys: Option<&'a KeyCache>,
+    /// Whether the last data block is kept, for a reader of row after row: rows share blocks.
+    pub(in crate::storage) keeps_last: bool,
     last: Mutex<rank::State, Option<(u64, Block)>>,
-    /// What was read ahead, for who reads the whole file.
+    /// Bytes read ahead, for a reader of the whole file.
     ahead: Mutex<rank::State, ReadAhead>,
-    /// Counts the bytes of the blocks that were handed out, as they are on disk.
-    passed: Option<&'a AtomicU64>,
+    /// Counts the bytes of the blocks that were handed out, as they are on disk: how far a reader
+    /// of the whole file is.
+    pub(in crate::storage) passed: Option<&'a AtomicU64>,
+    /// Blocks taken from the page cache so far.
+    ready: AtomicUsize,
 }
 
 impl<'a> Blocks<'a> {
     /// Blocks of this file, taken from where `access` allows.
     pub fn new(table: &'a SsTable, access: Access) -> Self {
         let keeps_last = access == Access::Bypass;
-        let (last, ahead) = Default::default();
-        Self { table, access, keys: None, keeps_last, last, ahead, passed: None }
-    }
-
-    /// Keeps the last data block at hand, for who reads row after row: small rows share blocks.
-    #[must_use]
-    pub fn keeping_last(self) -> Self {
-        Self { keeps_last: true, ..self }
-    }
-
-    /// Also counts the bytes on disk of what it hands out: how far a reader of the whole file is.
-    #[must_use]
-    pub fn counting(self, passed: &'a AtomicU64) -> Self {
-        Self { passed: Some(passed), ..self }
+        let (last, ahead, ready) = Default::default();
+        Self { table, access, keys: None, keeps_last, last, ahead, passed: None, ready }
     }
 
     /// The blocks of another file, for the same reader.
@@ -97,12 +95,6 @@ impl<'a> Blocks<'a> {
     pub fn of(&self, table: &'a SsTable) -> Self {
         let Self { access, keeps_last, passed, .. } = *self;
         Self { keeps_last, passed, ..Blocks::new(table, access) }
-    }
-
-    /// The same with a key cache, which is asked for rows and told of them.
-    #[must_use]
-    pub fn with_key_cache(self, keys: Option<&'a KeyCache>) -> Self {
-        Self { keys, ..self }
     }
 
     /// The file.
@@ -136,12 +128,9 @@ impl<'a> Blocks<'a> {
         if let Some(block) = table.cache.get(table.cache_id, handle.offset) {
             return Ok(block);
         }
-        if self.access == Access::CachedOnly {
-            return Err(ReadError::WouldBlock);
-        }
-        // Where a block stands is told by another one. Nothing damaged decides on an allocation.
+        // The handle comes from another block. Damage must not decide on an allocation.
         if handle.offset.saturating_add(u64::from(handle.length)) > table.size {
-            return Err(table.malformed(handle, Malformed(0)));
+            return Err(table.malformed(handle));
         }
         if self.access == Access::Bypass {
             let mut ahead = self.ahead.lock();
@@ -151,8 +140,25 @@ impl<'a> Blocks<'a> {
                 None => block::read(&*table.file, &table.path, handle, kind),
             };
         }
+        // A thread that serves other connections too must not decompress much.
+        let is_bounded = self.access == Access::CachedOnly;
+        if is_bounded
+            && (handle.length > READY_BYTES
+                || self.ready.fetch_add(1, Ordering::Relaxed) >= READY_BLOCKS)
+        {
+            return Err(ReadError::WouldBlock);
+        }
+        let mut sealed = vec![0; handle.length as usize];
+        if is_bounded {
+            if !table.file.read_if_ready(&mut sealed, handle.offset) {
+                return Err(ReadError::WouldBlock);
+            }
+        } else {
+            table.file.read_exact_at(&mut sealed, handle.offset).context("read", &table.path)?;
+        }
         let buffer = |bytes| table.cache.buffers().take(bytes);
-        let block = block::read_into(&*table.file, &table.path, handle, kind, buffer)?;
+        let block = block::open_into(&sealed, handle.offset, kind, buffer)
+            .map_err(|reason| Corrupt::new(&table.path, handle.offset, reason))?;
         table.cache.insert(table.cache_id, handle.offset, block.clone());
         Ok(block)
     }

@@ -1,4 +1,4 @@
-//! Entries of the row index and of the column index.
+//! Entries of the row index, of the column index, and of the summary.
 //!
 //! A row's entry:
 //!
@@ -23,6 +23,14 @@
 //! belongs to the row, varint number of such entries, u16 length, super column name, u16 length,
 //! column name of the first cell. Above the lowest level of a column index the block is one of
 //! extents.
+//!
+//! The summary, for each row index block in their order:
+//!
+//! ```text
+//! varint offset and varint length of the block
+//! varint: twice the number of its rows, plus 1 if cells of any stand in data blocks
+//! u16 length, row key | token as ring::DecoratedKey::encode_token
+//! ```
 
 use super::block::{Block, BlockHandle};
 use crate::base::bytes::{ByteReader, ByteWriter, Malformed};
@@ -30,6 +38,7 @@ use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::ring::{DecoratedKey, Partitioner};
+use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -37,7 +46,7 @@ const IS_DELETED: u8 = 1;
 const HAS_COLUMN_INDEX: u8 = 2;
 const IS_INLINE: u8 = 4;
 
-/// What the row index says of a row.
+/// Entry of a row in the row index.
 #[derive(Debug, Clone)]
 pub struct RowEntry {
     /// Deletion of the whole row.
@@ -50,7 +59,7 @@ pub struct RowEntry {
     place: CellsPlace,
 }
 
-/// Where the cells of a row are.
+/// Place of the cells of a row.
 #[derive(Debug, Clone)]
 enum CellsPlace {
     /// In these bytes of the index block: the row is small.
@@ -68,11 +77,11 @@ pub(in crate::storage) struct BlockCells {
     pub extents: Extents,
 }
 
-/// Which data blocks those are.
+/// Places of the cells of a row in data blocks.
 #[derive(Debug, Clone)]
 pub(in crate::storage) enum Extents {
-    One(Extent),
-    Few(Vec<Extent>),
+    /// Nearly always one.
+    Few(SmallVec<[Extent; 1]>),
     ColumnIndex(IndexRoot),
 }
 
@@ -94,7 +103,7 @@ pub(in crate::storage) struct Extent {
     place: PlaceRange,
 }
 
-/// Where the two names of a place stand in some bytes.
+/// Ranges of the two names of a place in some bytes.
 #[derive(Debug, Clone)]
 struct PlaceRange {
     super_name: Range<u32>,
@@ -169,20 +178,17 @@ pub(super) struct RowEntryDraft<'a> {
     pub place: PlaceDraft<'a>,
 }
 
-/// Where the cells of a row are, about to be written.
+/// Place of the cells of a row that is about to be written.
 #[derive(Debug)]
 pub(super) enum PlaceDraft<'a> {
-    /// Here, in their stored form.
+    /// The entry has them, in their stored form.
     Inline(&'a [u8]),
-    Extents {
+    /// In data blocks: in these extents, or in those of a column index.
+    Blocks {
         max_timestamp: i64,
         last: (&'a [u8], &'a [u8]),
         extents: &'a [ExtentDraft],
-    },
-    ColumnIndex {
-        max_timestamp: i64,
-        last: (&'a [u8], &'a [u8]),
-        root: IndexRoot,
+        root: Option<IndexRoot>,
     },
 }
 
@@ -192,54 +198,50 @@ impl RowEntryDraft<'_> {
         self.key.encode_token(out);
         let flags = match self.place {
             PlaceDraft::Inline(_) => IS_INLINE,
-            PlaceDraft::Extents { .. } => 0,
-            PlaceDraft::ColumnIndex { .. } => HAS_COLUMN_INDEX,
+            PlaceDraft::Blocks { root: None, .. } => 0,
+            PlaceDraft::Blocks { .. } => HAS_COLUMN_INDEX,
         };
-        encode_flags(flags, self.deletion, out);
+        out.push(if self.deletion.is_none() { flags } else { flags | IS_DELETED });
+        encode_deletion(self.deletion, out);
         out.put_varint(self.cells);
-        let mut head = |max_timestamp: i64, last: (&[u8], &[u8])| {
-            out.extend_from_slice(&max_timestamp.to_be_bytes());
-            out.put_prefixed(last.0);
-            out.put_prefixed(last.1);
-        };
         match self.place {
             PlaceDraft::Inline(cells) => {
                 out.put_varint(cells.len() as u64);
                 out.extend_from_slice(cells);
             }
-            PlaceDraft::Extents { max_timestamp, last, extents } => {
-                head(max_timestamp, last);
-                out.put_varint(extents.len() as u64);
-                for extent in extents {
-                    extent.encode(out);
+            PlaceDraft::Blocks { max_timestamp, last, extents, root } => {
+                out.extend_from_slice(&max_timestamp.to_be_bytes());
+                out.put_prefixed(last.0);
+                out.put_prefixed(last.1);
+                if let Some(IndexRoot { block, levels }) = root {
+                    out.push(levels);
+                    out.put_varint(block.offset);
+                    out.put_varint(u64::from(block.length));
+                } else {
+                    out.put_varint(extents.len() as u64);
+                    for extent in extents {
+                        extent.encode(out);
+                    }
                 }
-            }
-            PlaceDraft::ColumnIndex { max_timestamp, last, root } => {
-                head(max_timestamp, last);
-                out.push(root.levels);
-                out.put_varint(root.block.offset);
-                out.put_varint(u64::from(root.block.length));
             }
         }
     }
 }
 
-fn encode_flags(flags: u8, deletion: Deletion, out: &mut Vec<u8>) {
-    if deletion.is_none() {
-        out.push(flags);
-    } else {
-        out.push(flags | IS_DELETED);
+/// Appends a deletion, if there is one: a flag before it says whether.
+pub(super) fn encode_deletion(deletion: Deletion, out: &mut Vec<u8>) {
+    if !deletion.is_none() {
         out.extend_from_slice(&deletion.marked_for_delete_at.to_be_bytes());
         out.extend_from_slice(&deletion.local_deletion_time.to_be_bytes());
     }
 }
 
-fn decode_flags(reader: &mut ByteReader<'_>) -> Result<(u8, Deletion), Malformed> {
-    let flags = reader.u8()?;
-    let is_deleted = flags & IS_DELETED != 0;
-    let deletion =
-        if is_deleted { Deletion::at(reader.i64()?, reader.i32()?) } else { Deletion::NONE };
-    Ok((flags, deletion))
+/// Reads a deletion, if there is one.
+pub(super) fn decode_deletion(
+    is_deleted: bool,
+    reader: &mut ByteReader<'_>,
+) -> Result<Deletion, Malformed> {
+    Ok(if is_deleted { Deletion::at(reader.i64()?, reader.i32()?) } else { Deletion::NONE })
 }
 
 /// Reads key and token from the front of an entry.
@@ -256,7 +258,7 @@ pub(super) fn decode_key(
     Ok(key)
 }
 
-/// How a key compares with that of an entry of the row index, without taking the entry apart.
+/// Compares a key with that of an entry of the row index, without decoding the entry.
 pub(super) fn compare_key(
     wanted: &DecoratedKey,
     partitioner: Partitioner,
@@ -275,17 +277,34 @@ impl RowEntry {
         block: &Block,
         at: usize,
     ) -> Result<Self, Malformed> {
-        let parts = Parts::read(partitioner, block.bytes(), at)?;
-        let Parts { deletion, cells, key, place } = parts;
-        Ok(Self { deletion, cells, block: block.clone(), key, place })
+        let (block, place) = (block.clone(), CellsPlace::Inline(0..0));
+        let mut entry = Self { deletion: Deletion::NONE, cells: 0, block, key: 0..0, place };
+        entry.move_to(partitioner, at)?;
+        Ok(entry)
     }
 
-    /// Becomes the entry that stands at this offset of the same block. What it is after an error
-    /// is unspecified.
+    /// Becomes the entry at this offset of the same block. Its content after an error is not
+    /// specified.
     pub(super) fn move_to(&mut self, partitioner: Partitioner, at: usize) -> Result<(), Malformed> {
-        let parts = Parts::read(partitioner, self.block.bytes(), at)?;
-        (self.deletion, self.cells) = (parts.deletion, parts.cells);
-        (self.key, self.place) = (parts.key, parts.place);
+        let mut reader = ByteReader::at(self.block.bytes(), at);
+        let length = reader.u16()?;
+        let start = reader.position() as u32;
+        reader.take(length.into())?;
+        self.key = start..start + u32::from(length);
+        let token = DecoratedKey::stored_token_length(partitioner, length.into(), reader.rest());
+        reader.take(token.ok_or(Malformed(at))?)?;
+        let flags = reader.u8()?;
+        self.deletion = decode_deletion(flags & IS_DELETED != 0, &mut reader)?;
+        self.cells = reader.varint()?;
+        self.place = if flags & IS_INLINE == 0 {
+            let cells = BlockCells::read(&mut reader, flags & HAS_COLUMN_INDEX != 0)?;
+            CellsPlace::Blocks(Box::new(cells))
+        } else {
+            let length = usize::try_from(reader.varint()?).map_err(|_| Malformed(at))?;
+            let start = reader.position();
+            reader.take(length)?;
+            CellsPlace::Inline(start as u32..(start + length) as u32)
+        };
         Ok(())
     }
 
@@ -334,7 +353,7 @@ impl RowEntry {
         self.block.bytes().get(self.inline_range()?)
     }
 
-    /// The cells that stand here, in their order. It ends behind one that cannot be read.
+    /// The cells that stand here, in their order. It ends after one that cannot be read.
     pub(in crate::storage) fn inline_cells(&self) -> impl Iterator<Item = Result<Cell, Malformed>> {
         let mut range = self.inline_range().unwrap_or_default();
         std::iter::from_fn(move || {
@@ -355,38 +374,6 @@ impl RowEntry {
     }
 }
 
-/// What an entry says, besides the block in which it does.
-struct Parts {
-    deletion: Deletion,
-    cells: u64,
-    key: Range<u32>,
-    place: CellsPlace,
-}
-
-impl Parts {
-    fn read(partitioner: Partitioner, bytes: &[u8], at: usize) -> Result<Self, Malformed> {
-        let mut reader = ByteReader::at(bytes, at);
-        let length = reader.u16()?;
-        let start = reader.position() as u32;
-        reader.take(length.into())?;
-        let key = start..start + u32::from(length);
-        let token = DecoratedKey::stored_token_length(partitioner, length.into(), reader.rest());
-        reader.take(token.ok_or(Malformed(at))?)?;
-        let (flags, deletion) = decode_flags(&mut reader)?;
-        let cells = reader.varint()?;
-        let place = if flags & IS_INLINE == 0 {
-            let cells = BlockCells::read(&mut reader, flags & HAS_COLUMN_INDEX != 0)?;
-            CellsPlace::Blocks(Box::new(cells))
-        } else {
-            let length = usize::try_from(reader.varint()?).map_err(|_| Malformed(at))?;
-            let start = reader.position();
-            reader.take(length)?;
-            CellsPlace::Inline(start as u32..(start + length) as u32)
-        };
-        Ok(Self { deletion, cells, key, place })
-    }
-}
-
 impl BlockCells {
     fn read(reader: &mut ByteReader<'_>, has_column_index: bool) -> Result<Self, Malformed> {
         let max_timestamp = reader.i64()?;
@@ -398,17 +385,14 @@ impl BlockCells {
             let length = u32::try_from(reader.varint()?).map_err(|_| Malformed(at))?;
             Extents::ColumnIndex(IndexRoot { block: BlockHandle { offset, length }, levels })
         } else {
-            match reader.varint()? {
-                0 => return Err(Malformed(at)),
-                1 => Extents::One(Extent::read(reader)?),
-                many => {
-                    let mut extents = Vec::new();
-                    for _ in 0..many {
-                        extents.push(Extent::read(reader)?);
-                    }
-                    Extents::Few(extents)
-                }
+            let mut extents = SmallVec::new();
+            for _ in 0..reader.varint()? {
+                extents.push(Extent::read(reader)?);
             }
+            if extents.is_empty() {
+                return Err(Malformed(at));
+            }
+            Extents::Few(extents)
         };
         Ok(Self { max_timestamp, last, extents })
     }
@@ -417,4 +401,51 @@ impl BlockCells {
     pub(in crate::storage) fn last_place<'a>(&self, bytes: &'a [u8]) -> (&'a [u8], &'a [u8]) {
         self.last.resolve(bytes)
     }
+}
+
+const POINTS_ELSEWHERE: u64 = 1;
+
+/// Entry of a row index block in the summary, without its first key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::storage) struct SummaryHead {
+    pub block: BlockHandle,
+    /// Number of its rows.
+    pub rows: u64,
+    /// Whether it says of any row where its cells are. Else it holds the cells of all of its rows,
+    /// and is worth as much memory as a data block.
+    pub points_elsewhere: bool,
+}
+
+impl SummaryHead {
+    /// Appends the stored form, with the first key of the block in its own.
+    pub(super) fn encode(&self, first_key: &[u8], out: &mut Vec<u8>) {
+        out.put_varint(self.block.offset);
+        out.put_varint(u64::from(self.block.length));
+        let flags = if self.points_elsewhere { POINTS_ELSEWHERE } else { 0 };
+        out.put_varint(self.rows << 1 | flags);
+        out.extend_from_slice(first_key);
+    }
+}
+
+/// Reads a whole summary: for each row index block its first key and more.
+pub(in crate::storage) fn decode_summary(
+    partitioner: Partitioner,
+    bytes: &[u8],
+) -> Result<Vec<(SummaryHead, DecoratedKey)>, Malformed> {
+    let mut reader = ByteReader::new(bytes);
+    let mut listed = Vec::new();
+    while !reader.is_empty() {
+        let offset = reader.varint()?;
+        let at = reader.position();
+        let length = u32::try_from(reader.varint()?).map_err(|_| Malformed(at))?;
+        let rows = reader.varint()?;
+        let first = decode_key(partitioner, &mut reader)?;
+        let head = SummaryHead {
+            block: BlockHandle { offset, length },
+            rows: rows >> 1,
+            points_elsewhere: rows & POINTS_ELSEWHERE != 0,
+        };
+        listed.push((head, first));
+    }
+    Ok(listed)
 }

@@ -15,7 +15,7 @@ const BITS_PER_KEY: u64 = 12;
 /// Words of a group.
 const GROUP_WORDS: usize = 8;
 
-/// What the lower half of a hash is multiplied by for each word of a group; the upper bits of the
+/// Factors of the lower half of a hash for each word of a group; the upper bits of the
 /// product, the well-mixed ones, are the number of the bit. They are those of Parquet.
 const SALTS: [u32; GROUP_WORDS] = [
     0x47b6_137b,
@@ -101,7 +101,7 @@ fn mask(hash: u64) -> Group {
     SALTS.map(|salt| 1 << ((hash as u32).wrapping_mul(salt) >> 26))
 }
 
-/// What tells the rows of one row index block apart: a part of the hash of the row key.
+/// Returns the tag that tells the rows of one row index block apart: a part of the key's hash.
 pub fn tag(hash: u64) -> u16 {
     hash as u16
 }

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Each block is compressed and carries its own checksum (block.rs). The format is frozen: what
-//! comes after it gets another number, and files of this one can be read for ever.
+//! comes after it gets another number, and files of this one can be read forever.
 //!
 //! * **Row index blocks** hold an entry for each row, in token order, as many as `IndexInterval`
 //!   says, or as make up a block (entry.rs): key and token, row deletion, number of cells. The
@@ -39,23 +39,20 @@ pub mod blocks;
 pub mod cursor;
 pub mod entry;
 pub mod filter;
-mod footer;
-mod open_row;
+pub mod outputs;
 pub mod properties;
 pub mod reader;
 pub mod row_part;
 pub mod scan;
-pub mod split_writer;
-pub(in crate::storage) mod summary;
 pub mod writer;
 
 pub use block::Compression;
 pub use blocks::{Access, Blocks};
 pub use cursor::CellCursor;
 pub use entry::RowEntry;
+pub use outputs::{OutputOptions, Outputs, SplitWriter, WrittenFile, discard};
 pub use properties::Properties;
 pub use reader::SsTable;
-pub use split_writer::{SplitWriter, WrittenFile};
 pub use writer::{SsTableWriter, WriterOptions};
 
 /// First and last bytes of every file.

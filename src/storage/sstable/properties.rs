@@ -42,7 +42,7 @@ pub struct Properties {
     pub smallest_row_bytes: u64,
     /// Rows between two entries of the summary.
     pub index_interval: u64,
-    /// When it was written, in microseconds since the Unix epoch.
+    /// Time of its creation, in microseconds since the Unix epoch.
     pub created_at_micros: u64,
     /// The level that it was written for; 0 for none, and for what was flushed.
     pub level: u64,

@@ -2,16 +2,13 @@
 
 use super::block::{self, Block, BlockHandle, BlockKind};
 use super::blocks::{Access, Blocks};
-use super::cursor::CellCursor;
-use super::entry::{self, RowEntry};
+use super::entry::{self, RowEntry, SummaryHead};
 use super::filter::{self, Filter};
 use super::properties::Properties;
-use super::summary::{self, SummaryHead};
-use super::{FOOTER_LENGTH, HEADER_LENGTH, MAGIC, VERSION, footer};
+use super::scan::{decode_footer, header_fault};
+use super::{FOOTER_LENGTH, HEADER_LENGTH};
 use crate::base::bytes::{ByteReader, Malformed};
 use crate::base::fs::{File, FileSystem};
-use crate::model::schema::ColumnFamilySchema;
-use crate::model::slice::CellRange;
 use crate::ring::{DecoratedKey, Partitioner, Token};
 use crate::storage::caches::BlockCache;
 use crate::storage::error::{Corrupt, FileContext, FileError, ReadError};
@@ -30,7 +27,7 @@ pub struct SsTable {
     pub(super) path: PathBuf,
     generation: u64,
     pub(super) size: u64,
-    partitioner: Partitioner,
+    pub(in crate::storage) partitioner: Partitioner,
     properties: Properties,
     properties_crc: u32,
     filter: Filter,
@@ -52,14 +49,12 @@ pub struct SsTable {
 /// The first row of a row index block.
 #[derive(Debug)]
 struct SummaryEntry {
+    head: SummaryHead,
     first: DecoratedKey,
-    block: BlockHandle,
-    rows: u64,
-    /// The block itself, if there is room for it: every read of a row goes through one.
+    /// The block itself, if there is room for it: every read of a row goes through one. One that
+    /// only holds cells is not pinned, nor does the key cache know its rows: it is cached like any
+    /// data block.
     pinned: OnceLock<Block>,
-    /// Whether it says where cells are. One that only holds cells is not pinned, nor does the key
-    /// cache know its rows: it is cached like any data block.
-    points_elsewhere: bool,
 }
 
 impl SsTable {
@@ -136,7 +131,7 @@ impl SsTable {
         &self.properties
     }
 
-    /// What tells it from other files of its name.
+    /// Returns what distinguishes it from other files of its name.
     pub fn identity(&self) -> TableIdentity {
         TableIdentity { bytes: self.size, properties_crc: self.properties_crc }
     }
@@ -147,14 +142,8 @@ impl SsTable {
         self.properties.rows.min(self.size)
     }
 
-    /// Bytes of memory that it takes besides cached blocks.
-    pub fn memory(&self) -> usize {
-        let keys: usize = self.summary.iter().map(|s| s.first.key().as_bytes().len() + 96).sum();
-        self.filter.size_bytes() + keys
-    }
-
     /// Whether the file may hold something of the row. Never no wrongly. `hash` is that of the
-    /// row key by [`super::filter::hash`]: who asks many files computes it once.
+    /// row key by [`super::filter::hash`], which is computed once for many files.
     pub fn may_contain(&self, key: &DecoratedKey, hash: u64) -> bool {
         match token_prefix(key) {
             Some(prefix) => self.prefix_range.contains(&prefix) && self.filter.may_contain(hash),
@@ -182,7 +171,7 @@ impl SsTable {
         u32::try_from(self.properties.level).unwrap_or(0)
     }
 
-    /// Tokens of about every so many-th row, the first included, as `IndexInterval` says.
+    /// Tokens of about every row in `IndexInterval`, the first included.
     pub fn sampled_tokens(&self) -> impl Iterator<Item = &Token> {
         let interval = self.properties.index_interval.max(1);
         // Blocks of small rows hold fewer than that.
@@ -192,7 +181,7 @@ impl SsTable {
             if is_sample {
                 wanted = rows + interval;
             }
-            rows = rows.saturating_add(entry.rows);
+            rows = rows.saturating_add(entry.head.rows);
             is_sample.then_some(entry.first.token())
         })
     }
@@ -205,11 +194,11 @@ impl SsTable {
         for entry in &self.summary {
             match &mut sample {
                 // Blocks of small rows hold fewer than that.
-                Some((_, rows)) if rows.saturating_add(entry.rows) <= interval => {
-                    *rows += entry.rows;
+                Some((_, rows)) if rows.saturating_add(entry.head.rows) <= interval => {
+                    *rows += entry.head.rows;
                 }
                 _ => {
-                    let begun = sample.replace((entry.first.token(), entry.rows));
+                    let begun = sample.replace((entry.first.token(), entry.head.rows));
                     if let Some((first, rows)) = begun {
                         visit(first, rows);
                     }
@@ -229,7 +218,7 @@ impl SsTable {
         Ok(())
     }
 
-    /// The file is not needed any more: it is removed as soon as nobody reads it.
+    /// Has the file removed after its last reader: it is not needed any more.
     pub fn mark_obsolete(&self) {
         self.obsolete.store(true, AtomicOrdering::Release);
     }
@@ -245,7 +234,7 @@ impl SsTable {
         self.damaged.load(AtomicOrdering::Acquire)
     }
 
-    /// What the file says of a row, which [`SsTable::may_contain`] was asked about.
+    /// Finds the entry of a row, after [`SsTable::may_contain`].
     pub fn find(
         &self,
         key: &DecoratedKey,
@@ -254,32 +243,32 @@ impl SsTable {
     ) -> Result<Option<RowEntry>, ReadError> {
         let Some(at) = self.blocks_before(key).checked_sub(1) else { return Ok(None) };
         let summary = &self.summary[at];
-        let handle = summary.block;
-        let is_cached_otherwise = !summary.points_elsewhere || summary.pinned.get().is_some();
+        let handle = summary.head.block;
+        let is_cached_otherwise = !summary.head.points_elsewhere || summary.pinned.get().is_some();
         let keys = blocks.keys.filter(|_| !is_cached_otherwise);
         if let Some(known) = keys.and_then(|keys| keys.get(self.cache_id, key.key())) {
             let entry = RowEntry::decode(self.partitioner, &known, 0);
-            return entry.map(Some).map_err(|malformed| self.malformed(handle, malformed));
+            return entry.map(Some).map_err(|_| self.malformed(handle));
         }
         let block = self.row_index_block(summary, blocks);
         if let (Some(keys), Err(ReadError::WouldBlock)) = (keys, &block) {
-            keys.note_repeated();
+            keys.entries.note_repeated();
         }
         let block = block?;
         for index in block.tagged(filter::tag(hash)) {
-            let at = block.entry(index).ok_or(Malformed(0));
-            let order =
-                at.and_then(|at| entry::compare_key(key, self.partitioner, block.bytes(), at));
-            if order.map_err(|malformed| self.malformed(handle, malformed))? == Ordering::Equal {
-                let entry = self.entry(&block, handle, index)?;
+            let at = block.entry(index).ok_or_else(|| self.malformed(handle))?;
+            let order = entry::compare_key(key, self.partitioner, block.bytes(), at);
+            if order.map_err(|_| self.malformed(handle))? == Ordering::Equal {
+                let entry = RowEntry::decode(self.partitioner, &block, at);
+                let entry = entry.map_err(|_| self.malformed(handle))?;
                 if let Some(keys) = keys
                     && summary.pinned.get().is_none()
-                    && entry.as_ref().is_some_and(|entry| entry.block_cells().is_some())
+                    && entry.block_cells().is_some()
                     && let Some(only) = block.only(index)
                 {
                     keys.insert(self.cache_id, key.key(), only);
                 }
-                return Ok(entry);
+                return Ok(Some(entry));
             }
         }
         Ok(None)
@@ -296,7 +285,7 @@ impl SsTable {
         self.cache_id
     }
 
-    /// How many row index blocks begin at or before the key.
+    /// Returns the number of row index blocks that begin at or before the key.
     fn blocks_before(&self, key: &DecoratedKey) -> usize {
         let prefix = token_prefix(key).filter(|_| !self.prefixes.is_empty());
         let Some(prefix) = prefix else {
@@ -317,9 +306,9 @@ impl SsTable {
         if let Some(pinned) = entry.pinned.get() {
             return Ok(pinned.clone());
         }
-        let block = blocks.block(entry.block, BlockKind::RowIndex)?;
+        let block = blocks.block(entry.head.block, BlockKind::RowIndex)?;
         let bytes = block.bytes().len() as u64;
-        let is_wanted = entry.points_elsewhere && blocks.access != Access::Bypass;
+        let is_wanted = entry.head.points_elsewhere && blocks.access != Access::Bypass;
         if is_wanted && self.cache.pin(bytes) {
             // Of two readers that come at the same time one gives its share back.
             match entry.pinned.set(block.clone()) {
@@ -330,30 +319,18 @@ impl SsTable {
         Ok(block)
     }
 
-    /// Halving within a row index block: the entry of the key, or where it would stand.
-    fn search(&self, block: &Block, key: &DecoratedKey) -> Result<Result<usize, usize>, Malformed> {
-        let (mut low, mut high) = (0, block.len());
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            let at = block.entry(middle).ok_or(Malformed(0))?;
-            match entry::compare_key(key, self.partitioner, block.bytes(), at)? {
-                Ordering::Less => high = middle,
-                Ordering::Equal => return Ok(Ok(middle)),
-                Ordering::Greater => low = middle + 1,
-            }
-        }
-        Ok(Err(low))
-    }
-
-    fn entry(
+    /// Finds the first entry of a row index block that is not before the key, or not even the key.
+    fn search(
         &self,
-        block: &Block,
-        handle: BlockHandle,
-        index: usize,
-    ) -> Result<Option<RowEntry>, ReadError> {
-        let Some(at) = block.entry(index) else { return Ok(None) };
-        let entry = RowEntry::decode(self.partitioner, block, at);
-        entry.map(Some).map_err(|malformed| self.malformed(handle, malformed))
+        (handle, block): (BlockHandle, &Block),
+        key: &DecoratedKey,
+        after: bool,
+    ) -> Result<usize, ReadError> {
+        let found = block.partition_point(0..block.len(), |at| {
+            let order = entry::compare_key(key, self.partitioner, block.bytes(), at)?;
+            Ok(order == Ordering::Greater || after && order == Ordering::Equal)
+        });
+        found.map_err(|_| self.malformed(handle))
     }
 
     /// The rows from a place on, in order.
@@ -367,29 +344,16 @@ impl SsTable {
         RowWalk { seek: Some(from), summary_index, block: None, next: 0, entry: None }
     }
 
-    /// The cells of a row within a range, ascending or descending.
-    #[inline]
-    pub fn cells<'a>(
-        &'a self,
-        family: &'a ColumnFamilySchema,
-        entry: &'a RowEntry,
-        range: CellRange<'a>,
-        reversed: bool,
-        blocks: &'a Blocks<'a>,
-    ) -> CellCursor<'a> {
-        CellCursor::new(family, entry, range, reversed, blocks)
-    }
-
-    /// Says that the entry of a row cannot be so, although the checksum of its block is right.
-    pub(super) fn malformed_entry(&self, entry: &RowEntry, malformed: Malformed) -> ReadError {
+    /// Returns the error of an entry that is malformed although the checksum of its block is right.
+    pub(super) fn malformed_entry(&self, entry: &RowEntry) -> ReadError {
         let key = entry.decorated_key(self.partitioner).ok();
         let before = key.map_or(0, |key| self.blocks_before(&key));
         let summary = before.checked_sub(1).and_then(|at| self.summary.get(at));
-        self.malformed(summary.map_or_else(BlockHandle::default, |s| s.block), malformed)
+        self.malformed(summary.map_or_else(BlockHandle::default, |s| s.head.block))
     }
 
-    /// Says that what stands in a block cannot be, although its checksum is right.
-    pub(super) fn malformed(&self, handle: BlockHandle, _: Malformed) -> ReadError {
+    /// Returns the error of a block that is malformed although its checksum is right.
+    pub(super) fn malformed(&self, handle: BlockHandle) -> ReadError {
         let reason = "a block does not have the form that it should";
         Corrupt::new(&self.path, handle.offset, reason).into()
     }
@@ -440,7 +404,7 @@ fn token_prefix(key: &DecoratedKey) -> Option<u64> {
     }
 }
 
-/// Where summary, filter and properties are.
+/// Reads the places of summary, filter and properties.
 fn read_footer(file: &dyn File, path: &Path, size: u64) -> Result<[BlockHandle; 3], ReadError> {
     let corrupt = |offset, reason| ReadError::Corrupt(Corrupt::new(path, offset, reason));
     let start = size
@@ -449,25 +413,19 @@ fn read_footer(file: &dyn File, path: &Path, size: u64) -> Result<[BlockHandle; 
         .ok_or_else(|| corrupt(0, "it is too short to be an SSTable"))?;
     let mut header = [0; HEADER_LENGTH as usize];
     file.read_exact_at(&mut header, 0).context("read", path)?;
-    if header[..MAGIC.len()] != *MAGIC {
-        return Err(corrupt(0, "it does not begin like an SSTable of Alexandra"));
-    }
-    if header[MAGIC.len()] != VERSION {
-        return Err(corrupt(0, "its format version is not known"));
+    if let Some(fault) = header_fault(header) {
+        return Err(corrupt(0, fault));
     }
     let mut footer = [0; FOOTER_LENGTH];
     file.read_exact_at(&mut footer, start).context("read", path)?;
-    let handles = footer::decode(&footer, start);
+    let handles = decode_footer(&footer, start);
     handles.ok_or_else(|| corrupt(start, "the end is missing or damaged: it may be truncated"))
 }
 
 fn read_summary(partitioner: Partitioner, bytes: &[u8]) -> Result<Vec<SummaryEntry>, Malformed> {
-    let listed = summary::decode(partitioner, bytes)?.into_iter();
-    let entries = listed.map(|(head, first)| {
-        let SummaryHead { block, rows, points_elsewhere } = head;
-        SummaryEntry { first, block, rows, pinned: OnceLock::new(), points_elsewhere }
-    });
-    Ok(entries.collect())
+    let listed = entry::decode_summary(partitioner, bytes)?.into_iter();
+    let unpinned = |(head, first)| SummaryEntry { head, first, pinned: OnceLock::new() };
+    Ok(listed.map(unpinned).collect())
 }
 
 /// A walk over the row index.
@@ -477,12 +435,12 @@ pub struct RowWalk {
     summary_index: usize,
     block: Option<(BlockHandle, Block)>,
     next: usize,
-    /// Where it stands. It goes from one to the next within a block.
+    /// The present entry, which is reused within a block.
     entry: Option<RowEntry>,
 }
 
 impl RowWalk {
-    /// Where the row index block stands from which the last row came.
+    /// Returns the offset of the row index block of the last row.
     pub fn offset(&self) -> u64 {
         self.block.as_ref().map_or(0, |(handle, _)| handle.offset)
     }
@@ -500,9 +458,16 @@ impl RowWalk {
                 self.entry = None;
                 let Some(entry) = table.summary.get(self.summary_index) else { return Ok(None) };
                 let block = table.row_index_block(entry, blocks)?;
-                self.next = self.first_in(table, entry.block, &block)?;
-                self.seek = None;
-                self.block = Some((entry.block, block));
+                self.next = match self.seek.take() {
+                    None | Some(Bound::Unbounded) => 0,
+                    Some(Bound::Included(key)) => {
+                        table.search((entry.head.block, &block), &key, false)?
+                    }
+                    Some(Bound::Excluded(key)) => {
+                        table.search((entry.head.block, &block), &key, true)?
+                    }
+                };
+                self.block = Some((entry.head.block, block));
             }
             let Some((handle, block)) = &self.block else { return Ok(None) };
             if let Some(at) = block.entry(self.next) {
@@ -514,7 +479,7 @@ impl RowWalk {
                         first.map(|first| *slot = Some(first))
                     }
                 };
-                moved.map_err(|malformed| table.malformed(*handle, malformed))?;
+                moved.map_err(|_| table.malformed(*handle))?;
                 return Ok(self.entry.as_ref());
             }
             self.block = None;
@@ -523,35 +488,19 @@ impl RowWalk {
     }
 
     /// Has the next [`RowWalk::advance`] go on to the first row that is not before a key, which is
-    /// not behind those that were passed.
+    /// not before the present one.
     pub fn skip_to(&mut self, key: &DecoratedKey, blocks: &Blocks<'_>) -> Result<(), ReadError> {
         let table = blocks.table;
         let summary_index = table.blocks_before(key).saturating_sub(1).max(self.summary_index);
         if let Some((handle, block)) = &self.block
             && summary_index == self.summary_index
         {
-            let found = table.search(block, key).map_err(|m| table.malformed(*handle, m))?;
-            self.next = self.next.max(found.unwrap_or_else(|absent| absent));
+            self.next = self.next.max(table.search((*handle, block), key, false)?);
             return Ok(());
         }
         self.block = None;
         self.summary_index = summary_index;
         self.seek = Some(Bound::Included(key.clone()));
         Ok(())
-    }
-
-    fn first_in(
-        &self,
-        table: &SsTable,
-        handle: BlockHandle,
-        block: &Block,
-    ) -> Result<usize, ReadError> {
-        let (key, behind) = match &self.seek {
-            None | Some(Bound::Unbounded) => return Ok(0),
-            Some(Bound::Included(key)) => (key, 0),
-            Some(Bound::Excluded(key)) => (key, 1),
-        };
-        let found = table.search(block, key).map_err(|m| table.malformed(handle, m))?;
-        Ok(found.map_or_else(|absent| absent, |present| present + behind))
     }
 }

@@ -1,7 +1,7 @@
 //! Which rows the cells of a data block belong to.
 //!
 //! Data blocks say so themselves, besides the row index: they alone hold everything that was
-//! written, and whatever else is in a file can be made anew from them. For each row that has cells
+//! written, and everything else in a file can be derived from them. For each row that has cells
 //! in the block, and for each that has none anywhere but is deleted, in their order:
 //!
 //! ```text
@@ -12,6 +12,7 @@
 //! ```
 
 use super::block::Block;
+use super::entry::{decode_deletion, encode_deletion};
 use crate::base::bytes::{ByteReader, ByteWriter, Malformed};
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
@@ -41,10 +42,7 @@ impl<'a> RowPart<'a> {
         out.put_varint(u64::from(self.cells) << 2 | deleted | continued);
         out.put_varint(self.key.len() as u64);
         out.extend_from_slice(self.key);
-        if !self.deletion.is_none() {
-            out.extend_from_slice(&self.deletion.marked_for_delete_at.to_be_bytes());
-            out.extend_from_slice(&self.deletion.local_deletion_time.to_be_bytes());
-        }
+        encode_deletion(self.deletion, out);
     }
 
     /// Reads the stored form.
@@ -54,11 +52,7 @@ impl<'a> RowPart<'a> {
         let cells = u32::try_from(head >> 2).map_err(|_| Malformed(at))?;
         // No longer than a key can be.
         let key = reader.take(u16::try_from(length).map_err(|_| Malformed(at))?.into())?;
-        let deletion = if head & IS_DELETED == 0 {
-            Deletion::NONE
-        } else {
-            Deletion::at(reader.i64()?, reader.i32()?)
-        };
+        let deletion = decode_deletion(head & IS_DELETED != 0, reader)?;
         Ok(Self { key, deletion, cells, is_continued: head & IS_CONTINUED != 0 })
     }
 }

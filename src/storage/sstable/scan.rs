@@ -3,9 +3,9 @@
 
 use super::block::{self, Block, BlockHandle, BlockHead, BlockKind, FRAME_LENGTH, HEAD_LENGTH};
 use super::properties::Properties;
-use super::{FOOTER_LENGTH, HEADER_LENGTH, MAGIC, VERSION, footer};
+use super::{FOOTER_LENGTH, HEADER_LENGTH, MAGIC, VERSION};
+use crate::base::bytes::ByteReader;
 use crate::base::fs::File;
-use crate::storage::error::{FileContext, FileError};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -35,17 +35,13 @@ impl Frame {
         let mut header = [0; HEADER_LENGTH as usize];
         let header_fault = match file.read_exact_at(&mut header, 0) {
             Err(_) => Some("its first bytes cannot be read"),
-            Ok(()) if header[..MAGIC.len()] != *MAGIC => {
-                Some("it does not begin like an SSTable of Alexandra")
-            }
-            Ok(()) if header[MAGIC.len()] != VERSION => Some("its format version is not known"),
-            Ok(()) => None,
+            Ok(()) => header_fault(header),
         };
         let mut bytes = [0; FOOTER_LENGTH];
         let end = size.checked_sub(FOOTER_LENGTH as u64).filter(|end| *end >= start);
         let footer = end.and_then(|end| {
             file.read_exact_at(&mut bytes, end).ok()?;
-            footer::decode(&bytes, end)
+            decode_footer(&bytes, end)
         });
         let end = if footer.is_some() { end.unwrap_or(size) } else { size };
         Ok(Self { blocks: start..end, header_fault, footer })
@@ -75,13 +71,45 @@ impl Frame {
         found.last()
     }
 
-    /// Whether data and their indexes can stand here. Behind them the footer tells what is where.
+    /// Whether data and their indexes can stand here. The footer names the places of all others.
     pub fn may_hold_data(&self, offset: u64) -> bool {
         self.footer.is_none_or(|[summary, ..]| offset < summary.offset)
     }
 }
 
-/// What stands next in a file.
+/// Bytes of the three handles, which the checksum covers.
+const HANDLES_LENGTH: usize = 3 * 12;
+
+/// Fault of the first bytes of a file, if they have one.
+pub(super) fn header_fault(
+    [magic @ .., version]: [u8; HEADER_LENGTH as usize],
+) -> Option<&'static str> {
+    if magic == *MAGIC {
+        (version != VERSION).then_some("its format version is not known")
+    } else {
+        Some("it does not begin like an SSTable of Alexandra")
+    }
+}
+
+/// Reads the places of summary, filter and properties from a footer at this offset; `None` if it
+/// is damaged.
+pub(super) fn decode_footer(footer: &[u8; FOOTER_LENGTH], start: u64) -> Option<[BlockHandle; 3]> {
+    let (checked, rest) = footer.split_at(HANDLES_LENGTH);
+    let (crc, end) = rest.split_at(4);
+    let (magic, version) = end.split_at(MAGIC.len());
+    if crc != crc32fast::hash(checked).to_be_bytes() || magic != MAGIC || version != [VERSION] {
+        return None;
+    }
+    let mut reader = ByteReader::new(checked);
+    let mut handle = || {
+        let (offset, length) = (reader.u64().ok()?, reader.u32().ok()?);
+        let end = offset.checked_add(u64::from(length))?;
+        (end <= start).then_some(BlockHandle { offset, length })
+    };
+    Some([handle()?, handle()?, handle()?])
+}
+
+/// Next part of a file.
 #[derive(Debug)]
 pub enum Piece {
     /// A sound block.
@@ -97,9 +125,9 @@ pub enum Piece {
     Damage {
         /// The bytes.
         range: Range<u64>,
-        /// What seems to have stood there: the bytes that say so may be damaged as well.
+        /// Kind that its first bytes name, which may be damaged as well.
         kind: Option<BlockKind>,
-        /// How it shows.
+        /// The fault.
         reason: &'static str,
     },
 }
@@ -114,17 +142,12 @@ pub struct BlockScan<'a> {
 }
 
 impl<'a> BlockScan<'a> {
-    /// A walk that begins behind the header and ends at the footer, if there is one.
-    pub fn new(file: &'a dyn File, path: &Path) -> Result<Self, FileError> {
-        Ok(Self::within(file, &Frame::read(file).context("read", path)?))
-    }
-
     /// A walk through the blocks within a frame.
     pub fn within(file: &'a dyn File, frame: &Frame) -> Self {
         Self { file, at: frame.blocks.start, end: frame.blocks.end }
     }
 
-    /// Where the next piece begins.
+    /// Returns the offset of the next piece.
     pub fn position(&self) -> u64 {
         self.at
     }
@@ -152,7 +175,7 @@ impl<'a> BlockScan<'a> {
         block::open(&sealed, offset, head.kind)
     }
 
-    /// Where the next sound block begins, from here on; the end if there is none.
+    /// Finds the next sound block from here on. Returns its offset; the end if there is none.
     fn next_block(&self, from: u64) -> u64 {
         let mut at = from;
         while at < self.end {

@@ -1,11 +1,12 @@
 //! Whole SSTables, written and read back in every way.
 
 use super::entry::Extents;
-use super::scan::{BlockScan, Piece};
+use super::scan::{BlockScan, Frame, Piece};
 pub(in crate::storage) mod samples;
 
 use super::*;
 use crate::base::fs::{FileSystem, OsFileSystem};
+use crate::kit::disk::SimFileSystem;
 use crate::model::cell::Cell;
 use crate::model::comparator::Comparator;
 use crate::model::deletion::Deletion;
@@ -68,8 +69,8 @@ impl Fixture {
             }
             writer.end_row().unwrap();
         }
-        let (properties, bytes) = writer.finish().unwrap();
-        assert_eq!(bytes, std::fs::metadata(self.path()).unwrap().len());
+        let WrittenFile { properties, bytes, .. } = writer.finish().unwrap();
+        assert_eq!(bytes, fs.open(&self.path()).unwrap().size().unwrap());
         properties
     }
 
@@ -89,7 +90,7 @@ impl Fixture {
         reversed: bool,
     ) -> Result<Vec<Cell>, ReadError> {
         let blocks = Blocks::new(table, Access::Cached);
-        let mut cursor = table.cells(&self.family, entry, range, reversed, &blocks);
+        let mut cursor = CellCursor::new(&self.family, entry, range, reversed, &blocks);
         let mut cells = Vec::new();
         while let Some(cell) = cursor.advance()? {
             cells.push(cell);
@@ -212,7 +213,9 @@ fn sample_rows(fixture: &Fixture) -> Rows {
 
 #[test]
 fn cached_reads_say_when_the_disk_is_needed() {
-    let fixture = Fixture::new(false, Partitioner::Random);
+    let disk = SimFileSystem::new(1);
+    let fixture = Fixture { fs: Arc::new(disk), ..Fixture::new(false, Partitioner::Random) };
+    fixture.fs.create_dir_all(fixture.directory.path()).unwrap();
     let rows = sample_rows(&fixture);
     fixture.write(&rows);
     let table = fixture.open().unwrap();
@@ -221,7 +224,7 @@ fn cached_reads_say_when_the_disk_is_needed() {
         let blocks = Blocks::new(&table, access);
         let hash = filter::hash(key.key().as_bytes());
         let entry = table.find(key, hash, &blocks)?.expect("the row was written");
-        let mut cursor = table.cells(&fixture.family, &entry, CellRange::ALL, false, &blocks);
+        let mut cursor = CellCursor::new(&fixture.family, &entry, CellRange::ALL, false, &blocks);
         let mut found = Vec::new();
         while let Some(cell) = cursor.advance()? {
             found.push(cell);
@@ -339,8 +342,8 @@ fn scan(fixture: &Fixture, damage: &[usize]) -> Vec<Piece> {
         bytes[*at] ^= 0x10;
     }
     std::fs::write(fixture.path(), bytes).unwrap();
-    let (path, file) = (fixture.path(), fixture.fs.open(&fixture.path()).unwrap());
-    BlockScan::new(&*file, &path).unwrap().collect()
+    let file = fixture.fs.open(&fixture.path()).unwrap();
+    BlockScan::within(&*file, &Frame::read(&*file).unwrap()).collect()
 }
 
 #[test]

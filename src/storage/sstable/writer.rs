@@ -2,11 +2,12 @@
 //! that depends neither on the number of rows nor on the size of a row.
 
 use super::block::{BlockBuilder, BlockHandle, BlockKind, Compression, Sealer};
+use super::entry::SummaryHead;
 use super::entry::{ExtentDraft, IndexRoot, PlaceDraft, RowEntryDraft};
 use super::filter::{self, Filter};
-use super::open_row::{IndexLevel, OpenRow, PendingRow};
+use super::outputs::WrittenFile;
 use super::properties::Properties;
-use super::summary::SummaryHead;
+use super::row_part::RowPart;
 use super::{HEADER_LENGTH, MAGIC, VERSION};
 use crate::base::bytes::ByteWriter;
 use crate::base::fs::{File, FileSystem};
@@ -27,8 +28,8 @@ const MAX_INLINE_EXTENTS: usize = 4;
 /// Bytes of the part of a row in a data block besides its key, about.
 const PART_OVERHEAD: usize = 4;
 
-/// A row of so many bytes of cells, or a part of a block if that is less, stands in the row index.
-/// Then one block is all that a read of it needs, and it has but one place.
+/// Most bytes of cells of a row in the row index; fewer for small blocks. A read of such a row
+/// needs one block only, and the row has one place.
 const MAX_INLINE_BYTES: usize = 1 << 10;
 
 /// The part of a block that such a row may be, as a divisor.
@@ -40,14 +41,14 @@ const FILTER_BATCH: usize = 64;
 /// Blocks of small rows that may wait for the open data block.
 const MAX_PENDING_BLOCKS: usize = 4;
 
-/// How an SSTable is laid out.
+/// Layout of an SSTable.
 #[derive(Debug, Clone)]
 pub struct WriterOptions {
     /// Raw bytes after which a data block is closed.
     pub block_bytes: usize,
-    /// Rows for each block of the row index: every so many-th key stays in memory.
+    /// Rows for each block of the row index. The first key of each stays in memory.
     pub index_interval: usize,
-    /// How blocks are compressed.
+    /// Compression of blocks.
     pub compression: Compression,
     /// Decides on the order of rows.
     pub partitioner: Partitioner,
@@ -60,7 +61,7 @@ pub struct SsTableWriter {
     path: PathBuf,
     options: WriterOptions,
     properties: Properties,
-    /// `None` until the end, if nobody knows before how many rows there will be.
+    /// `None` until the end, if the number of rows is not known before.
     filter: Option<Filter>,
     /// Hashes of row keys that are not in the filter yet.
     hashes: Vec<u64>,
@@ -79,13 +80,120 @@ pub struct SsTableWriter {
     /// The cells of the open row in their stored form, as long as it is small.
     small: Vec<u8>,
     /// Rows that end in the open data block: their entries wait for its address. Then the entries
-    /// of all rows behind them wait.
+    /// of all rows after them wait.
     pending: Vec<PendingRow>,
     /// Bytes of the small rows among them.
     pending_bytes: usize,
-    /// What the rows that have a part in the open data block add to its size, about.
+    /// Approximate bytes that the parts of rows add to the size of the open data block.
     parts_bytes: usize,
     last_key: Option<DecoratedKey>,
+}
+
+/// Bytes of extents after which a block of the column index is closed.
+const COLUMN_INDEX_BLOCK: usize = 8 << 10;
+
+/// Extents that a block of the column index has at least, however long their names are: each level
+/// must be much smaller than the one below it.
+const LEAST_EXTENTS: usize = 4;
+
+/// Bytes of an extent besides its names, about.
+const MAX_HANDLE: usize = 8;
+
+/// A row that waits for the open data block.
+#[derive(Debug)]
+enum PendingRow {
+    /// A small one after rows with cells in data blocks, with its own cells.
+    Small(OpenRow, Vec<u8>),
+    /// One that has cells in data blocks.
+    Large(OpenRow),
+}
+
+/// The row that is being written.
+#[derive(Debug)]
+struct OpenRow {
+    key: DecoratedKey,
+    /// Of the key, for filter and tag.
+    hash: u64,
+    deletion: Deletion,
+    cells: u64,
+    raw_bytes: u64,
+    /// Whether its cells will stand in the row index, as far as it is known.
+    is_small: bool,
+    max_timestamp: i64,
+    last: Option<Cell>,
+    /// Extents that are not in a column index block yet: first those of data blocks, then those of
+    /// the blocks of each level of the column index.
+    levels: Vec<IndexLevel>,
+    /// Cells in data blocks that are closed.
+    settled_cells: u64,
+    /// The part of the row that is in the open data block.
+    current: Option<ExtentDraft>,
+}
+
+/// Extents that will make up the next block of one level of a column index.
+#[derive(Debug, Default)]
+struct IndexLevel {
+    extents: Vec<ExtentDraft>,
+    bytes: usize,
+}
+
+impl IndexLevel {
+    fn push(&mut self, extent: ExtentDraft) {
+        self.bytes += 2 * MAX_HANDLE + extent.super_name.len() + extent.name.len();
+        self.extents.push(extent);
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes >= COLUMN_INDEX_BLOCK && self.extents.len() >= LEAST_EXTENTS
+    }
+}
+
+impl OpenRow {
+    fn new(key: &DecoratedKey, deletion: Deletion) -> Self {
+        Self {
+            key: key.clone(),
+            hash: filter::hash(key.key().as_bytes()),
+            deletion,
+            cells: 0,
+            raw_bytes: 0,
+            is_small: true,
+            max_timestamp: deletion.marked_for_delete_at,
+            last: None,
+            levels: Vec::new(),
+            settled_cells: 0,
+            current: None,
+        }
+    }
+
+    /// Counts a cell of this stored length, in the properties of the file as well.
+    fn note_cell(&mut self, timestamp: i64, length: usize, file: &mut Properties) {
+        self.cells += 1;
+        self.raw_bytes += length as u64;
+        self.max_timestamp = self.max_timestamp.max(timestamp);
+        file.note_timestamp(timestamp);
+    }
+
+    /// Returns the part of the row in the open data block; `None` if it has none.
+    fn part(&self) -> Option<RowPart<'_>> {
+        let cells = self.current.as_ref().map_or(0, |current| current.entries);
+        (cells > 0).then(|| RowPart {
+            key: self.key.key().as_bytes(),
+            deletion: self.deletion,
+            cells,
+            is_continued: self.settled_cells > 0,
+        })
+    }
+
+    /// The open data block is written: now its part of the row has an address.
+    fn settle(&mut self, block: BlockHandle) {
+        if let Some(current) = self.current.take() {
+            self.settled_cells += u64::from(current.entries);
+            if self.levels.is_empty() {
+                self.levels.push(IndexLevel::default());
+            }
+            self.levels[0].push(ExtentDraft { block, ..current });
+        }
+    }
 }
 
 impl WriterOptions {
@@ -293,13 +401,23 @@ impl SsTableWriter {
         filter
     }
 
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Rows that have ended.
+    pub fn rows(&self) -> u64 {
+        self.properties.rows
+    }
+
     /// Bytes of the file so far, those included that are still in memory.
     pub fn size(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }
 
-    /// Writes what is left, makes the file durable, and says what is in it and its size in bytes.
-    pub fn finish(mut self) -> Result<(Properties, u64), FileError> {
+    /// Writes what is left, and makes the file durable.
+    pub fn finish(mut self) -> Result<WrittenFile, FileError> {
         assert!(self.row.is_none(), "the last row was ended");
         self.close_data_block()?;
         self.close_row_index_block()?;
@@ -327,7 +445,7 @@ impl SsTableWriter {
         self.buffer.extend_from_slice(&footer);
         self.flush_buffer()?;
         self.file.sync().context("sync", &self.path)?;
-        Ok((self.properties, self.written))
+        Ok(WrittenFile { path: self.path, bytes: self.written, properties: self.properties })
     }
 
     fn close_data_block(&mut self) -> Result<(), FileError> {
@@ -359,7 +477,7 @@ impl SsTableWriter {
         Ok(())
     }
 
-    /// Says in the open data block whose its cells are.
+    /// Writes the parts of rows into the open data block.
     fn note_parts(&mut self) {
         self.parts_bytes = 0;
         let ended = self.pending.iter().filter_map(|row| match row {
@@ -438,12 +556,8 @@ impl SsTableWriter {
         let column_index = self.finish_column_index(&mut row)?;
         let max_timestamp = row.max_timestamp;
         let last = row.last.as_ref().map_or((&b""[..], &b""[..]), Cell::place);
-        let place = if let Some(root) = column_index {
-            PlaceDraft::ColumnIndex { max_timestamp, last, root }
-        } else {
-            let extents = row.levels.first().map_or(&[][..], |level| &level.extents);
-            PlaceDraft::Extents { max_timestamp, last, extents }
-        };
+        let extents = row.levels.first().map_or(&[][..], |level| &level.extents);
+        let place = PlaceDraft::Blocks { max_timestamp, last, extents, root: column_index };
         let (key, deletion, cells) = (&row.key, row.deletion, row.cells);
         self.index_points_elsewhere = true;
         self.write_entry(row.hash, &RowEntryDraft { key, deletion, cells, place })
@@ -464,7 +578,7 @@ impl SsTableWriter {
         Ok(())
     }
 
-    /// The form of the summary is told in [`super::summary`].
+    /// [`super::entry`] has the form of the summary.
     fn close_row_index_block(&mut self) -> Result<(), FileError> {
         let rows = self.row_index.len() as u64;
         if rows == 0 {

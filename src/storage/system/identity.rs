@@ -12,7 +12,7 @@ const CLUSTER_NAME: &[u8] = b"ClusterName";
 /// Misspelt in the original, too.
 const PARTITIONER: &[u8] = b"Partioner";
 
-/// Who a node is.
+/// Identity of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// Its place on the ring; none if it is to join, and has none yet.
@@ -31,9 +31,9 @@ pub enum IdentityError {
     /// The data were written in another cluster.
     #[error("ClusterName mismatch: {saved} != {configured}")]
     ClusterName {
-        /// What the data say.
+        /// Name in the data.
         saved: String,
-        /// What the configuration says.
+        /// Name in the configuration.
         configured: String,
     },
     /// The data were written with another partitioner.
@@ -94,30 +94,23 @@ pub fn establish_identity(
         | SavedPlace::Departing => true,
         SavedPlace::Member | SavedPlace::Left => false,
     };
-    let identity = match (&saved.token, &saved.generation, is_between) {
-        (_, Some(last), true) => {
-            let former = saved.token.as_ref().map(|token| partitioner.token_from_bytes(token));
-            let former = former.transpose().map_err(|_| IdentityError::Incomplete)?;
-            Identity { token: None, former, generation: generation(last)?, is_new: false }
+    let token_of = |bytes: &Vec<u8>| {
+        partitioner.token_from_bytes(bytes).map_err(|_| IdentityError::Incomplete)
+    };
+    let (token, former, generation, is_new) = match (&saved.token, &saved.generation) {
+        (token, Some(last)) if is_between => {
+            (None, token.as_ref().map(token_of).transpose()?, generation(last)?, false)
         }
-        (Some(token), Some(last), _) => {
-            let token = partitioner.token_from_bytes(token);
-            let token = token.map_err(|_| IdentityError::Incomplete)?;
-            Identity {
-                token: Some(token),
-                former: None,
-                generation: generation(last)?,
-                is_new: false,
-            }
-        }
-        (None, None, _) => {
+        (Some(token), Some(last)) => (Some(token_of(token)?), None, generation(last)?, false),
+        (None, None) => {
             if joins {
                 check_no_data(storage)?;
             }
-            Identity { token: None, former: None, generation: now_secs, is_new: true }
+            (None, None, now_secs, true)
         }
         _ => return Err(IdentityError::Incomplete),
     };
+    let identity = Identity { token, former, generation, is_new };
     write(storage, cluster_name, &identity, saved.next_timestamp(identity.generation))?;
     Ok(identity)
 }
@@ -145,7 +138,7 @@ pub fn save_generation(storage: &Database, generation: i32) -> Result<(), Identi
     Ok(storage.sync().map_err(WriteError::from)?)
 }
 
-/// What the last start has left.
+/// Columns that the last start has written.
 #[derive(Debug, Default)]
 struct Saved {
     token: Option<Vec<u8>>,
@@ -209,31 +202,20 @@ fn write(
 pub(super) mod tests {
     use super::super::LOCATION_INFO;
     use super::*;
-    use crate::base::events::Events;
     use crate::kit::clock::ManualClock;
     use crate::kit::disk::SimFileSystem;
     use crate::model::comparator::Comparator;
     use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
     use crate::ring::Partitioner;
     use crate::storage::database::Components;
-    use crate::storage::options::{FamilyOptions, Options};
+    use crate::storage::options::FamilyOptions;
     use std::sync::Arc;
 
     pub(in crate::storage::system) fn open(
         fs: &SimFileSystem,
         partitioner: Partitioner,
     ) -> Database {
-        let components = Components {
-            fs: Arc::new(fs.clone()),
-            clock: Arc::new(ManualClock::default()),
-            events: Events::ignored(),
-        };
-        let options = Options {
-            segment_bytes: 1 << 16,
-            memtable_budget_bytes: 1 << 20,
-            block_cache_bytes: 1 << 20,
-            ..Options::new("/data", "/log")
-        };
+        let components = Components::new(Arc::new(fs.clone()), Arc::new(ManualClock::default()));
         let family = |keyspace: &str, name: &str| {
             Arc::new(ColumnFamilySchema::new(
                 keyspace.into(),
@@ -243,8 +225,9 @@ pub(super) mod tests {
         };
         let families = [family(KEYSPACE, LOCATION_INFO), family("Blog", "Entries")];
         let schema = Arc::new(Schema::new(families));
-        Database::open(components, options, partitioner, schema, |_| FamilyOptions::default())
-            .unwrap()
+        let options = crate::kit::storage::options();
+        let options_of = |_| FamilyOptions::default();
+        Database::open(components, options, partitioner, schema, options_of).unwrap()
     }
 
     /// Storage with the keyspace `system` and one more.

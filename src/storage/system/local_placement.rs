@@ -21,7 +21,7 @@ const PLACE: &[u8] = b"Place";
 const TARGET: &[u8] = b"Target";
 const REPLACED: &[u8] = b"Replaced";
 
-/// What a node was about when it noted so last.
+/// Last noted placement of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SavedPlace {
     /// It owns its token, and has the data. Also what a node is taken for that has noted nothing.

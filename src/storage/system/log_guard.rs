@@ -18,8 +18,7 @@
 
 use crate::base::fs::FileSystem;
 use crate::storage::checked_file::{self, CheckedState, field, on_one_line};
-use crate::storage::commitlog::archive::segment_ids;
-use crate::storage::commitlog::{KnownLog, Position};
+use crate::storage::commitlog::{KnownLog, Position, segment_ids};
 use crate::storage::error::{FileContext, FileError, ReadError};
 use crate::storage::files::LOG_GUARD_FILE;
 use std::fmt;
@@ -33,14 +32,14 @@ pub struct LogGuard {
     /// At least one segment is there that is not older. 0 if the file is damaged: then it is not
     /// known which. `None` if everything is flushed.
     pub segment: Option<u64>,
-    /// Where it was; empty if that is not known.
+    /// Its path; empty if that is not known.
     pub directory: String,
 }
 
 /// A part of the commit log that is not there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostLog {
-    /// Where it was looked for.
+    /// The directory that lacks it.
     pub directory: PathBuf,
     /// Guard that says that it should be there.
     pub guard: LogGuard,
@@ -94,12 +93,9 @@ impl LogGuard {
     }
 
     /// Finds the guard in these data directories. One that is damaged still is one.
-    pub fn find(
-        fs: &dyn FileSystem,
-        data_directories: &[PathBuf],
-    ) -> Result<Option<Self>, FileError> {
+    pub fn find(fs: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Option<Self>, FileError> {
         let mut found: Option<Self> = None;
-        for path in data_directories.iter().map(|directory| directory.join(LOG_GUARD_FILE)) {
+        for path in dirs.iter().map(|directory| directory.join(LOG_GUARD_FILE)) {
             let guard = match checked_file::load(fs, &path) {
                 Ok(None) => continue,
                 Ok(Some(guard)) => guard,
@@ -119,10 +115,10 @@ impl LogGuard {
     /// Returns which part of the commit log in this directory is missing, if any is.
     pub fn find_loss(
         fs: &dyn FileSystem,
-        data_directories: &[PathBuf],
+        dirs: &[PathBuf],
         log_directory: &Path,
     ) -> Result<Option<LostLog>, FileError> {
-        let Some(guard) = Self::find(fs, data_directories)? else { return Ok(None) };
+        let Some(guard) = Self::find(fs, dirs)? else { return Ok(None) };
         let newest = segment_ids(fs, log_directory).context("list", log_directory)?.pop();
         let is_lost = guard.segment.is_some_and(|first| newest.is_none_or(|it| it < first));
         Ok(is_lost.then(|| LostLog { directory: log_directory.to_owned(), guard }))
@@ -132,7 +128,7 @@ impl LogGuard {
     /// flushed.
     pub fn known_log(
         fs: &dyn FileSystem,
-        data_directories: &[PathBuf],
+        dirs: &[PathBuf],
         flushed: impl Iterator<Item = Position> + Clone,
     ) -> Result<KnownLog, FileError> {
         // An offset that no file has stands for a whole segment, however long it is.
@@ -140,31 +136,27 @@ impl LogGuard {
         Ok(KnownLog {
             flushed: flushed.clone().min().unwrap_or_default(),
             synced: flushed.filter(is_place).max().unwrap_or_default(),
-            identity: Self::find(fs, data_directories)?.and_then(|guard| guard.log),
+            identity: Self::find(fs, dirs)?.and_then(|guard| guard.log),
         })
     }
 
     /// Stores the guard durably.
-    pub fn store(
-        &self,
-        fs: &dyn FileSystem,
-        data_directories: &[PathBuf],
-    ) -> Result<(), FileError> {
-        checked_file::store_first(fs, data_directories, LOG_GUARD_FILE, self)
+    pub fn store(&self, fs: &dyn FileSystem, dirs: &[PathBuf]) -> Result<(), FileError> {
+        checked_file::store_first(fs, dirs, LOG_GUARD_FILE, self)
     }
 
     /// Notes durably that no segment is needed any more. The log stays the one that it is.
-    pub fn release(fs: &dyn FileSystem, data_directories: &[PathBuf]) -> Result<(), FileError> {
-        let known = Self::find(fs, data_directories)?.filter(|guard| guard.log.is_some());
+    pub fn release(fs: &dyn FileSystem, dirs: &[PathBuf]) -> Result<(), FileError> {
+        let known = Self::find(fs, dirs)?.filter(|guard| guard.log.is_some());
         let released = known.map(|guard| Self { segment: None, ..guard });
-        let is_noted = released.is_some_and(|guard| guard.store(fs, data_directories).is_ok());
+        let is_noted = released.is_some_and(|guard| guard.store(fs, dirs).is_ok());
         // On a full disk a log that may be any is better than one that cannot be removed.
-        if is_noted { Ok(()) } else { Self::remove(fs, data_directories) }
+        if is_noted { Ok(()) } else { Self::remove(fs, dirs) }
     }
 
     /// Removes the guard durably: any log will do from now on.
-    pub fn remove(fs: &dyn FileSystem, data_directories: &[PathBuf]) -> Result<(), FileError> {
-        checked_file::remove(fs, data_directories, LOG_GUARD_FILE)
+    pub fn remove(fs: &dyn FileSystem, dirs: &[PathBuf]) -> Result<(), FileError> {
+        checked_file::remove(fs, dirs, LOG_GUARD_FILE)
     }
 }
 

@@ -33,9 +33,6 @@ pub const KEYSPACE: &str = "system";
 /// Its column family for facts about the node.
 pub const LOCATION_INFO: &str = "LocationInfo";
 
-/// Its column family for hints, as 0.6 has it; clients see it, this server keeps hints elsewhere.
-pub const HINTS: &str = "HintsColumnFamily";
-
 pub(super) const ROW: &str = "L";
 const TOKEN: &[u8] = b"Token";
 

@@ -4,8 +4,7 @@
 
 use crate::base::fs::FileSystem;
 use crate::storage::error::{FileContext, ReadError};
-use crate::storage::files::FileName;
-use crate::storage::keyspace_folders;
+use crate::storage::files::{FileName, keyspace_folders};
 use crate::storage::manifest::Manifest;
 use std::path::{Path, PathBuf};
 
@@ -21,17 +20,13 @@ pub struct NodeId {
 impl NodeId {
     /// Returns the number that most manifests in the data directories carry; draws one if there
     /// is none yet.
-    pub fn find(
-        fs: &dyn FileSystem,
-        data_directories: &[PathBuf],
-        seed: u64,
-    ) -> Result<Self, ReadError> {
+    pub fn find(fs: &dyn FileSystem, dirs: &[PathBuf], seed: u64) -> Result<Self, ReadError> {
         let mut manifests = Vec::new();
-        for directory in data_directories {
+        for directory in dirs {
             if !fs.try_exists(directory).context("look for", directory)? {
                 continue;
             }
-            for folder in keyspace_folders::list(fs, directory).context("list", directory)? {
+            for folder in keyspace_folders(fs, directory).context("list", directory)? {
                 for entry in folder.entries {
                     let FileName::Manifest(_) = FileName::parse(&entry.name) else { continue };
                     let path = folder.path.join(&entry.name);

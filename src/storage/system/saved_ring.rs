@@ -24,10 +24,10 @@ const REMOVED: &str = "Removed";
 const MAY_RETURN: u8 = 1;
 const RETURNED: u8 = 2;
 
-/// What was known of the ring when it was saved last.
+/// The ring when it was saved last.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SavedRing {
-    /// Who owned which token.
+    /// Owners of tokens.
     pub members: Vec<(IpAddr, Token)>,
     /// Nodes that were removed from the ring.
     pub removed: Vec<SavedRemoval>,
@@ -41,9 +41,9 @@ pub struct SavedRing {
 /// A node that was removed from the ring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedRemoval {
-    /// Who.
+    /// The node.
     pub endpoint: IpAddr,
-    /// From which token.
+    /// The token that it had.
     pub token: Token,
     /// The generation that it had.
     pub generation: i32,
@@ -125,41 +125,36 @@ impl RingNote {
 
     fn mutation(&self, storage: &Database, millis: u64) -> RowMutation {
         let at = i64::try_from(millis).unwrap_or(i64::MAX);
-        let deleted = Deletion::at(at, i32::try_from(millis / 1000).unwrap_or(i32::MAX));
-        let partitioner = storage.partitioner();
-        let key = match self {
-            Self::Owns(..) | Self::OwnsNothing(_) => ROW,
-            Self::Removed(..) | Self::MayReturn(..) | Self::Readmitted(..) => REMOVED,
+        let token_bytes = |token: &Token| storage.partitioner().token_to_bytes(token);
+        let with_length = |endpoint: &IpAddr| {
+            let mut address = Vec::new();
+            address.put_address(*endpoint);
+            address
+        };
+        let address = |endpoint: &IpAddr| with_length(endpoint).split_off(1);
+        let removal = |endpoint: &IpAddr, token: &Token, generation: &i32, stage: &[u8]| {
+            let name = [with_length(endpoint), token_bytes(token)].concat();
+            (REMOVED, name, Some([&generation.to_be_bytes(), stage].concat()))
+        };
+        let (key, name, value) = match self {
+            Self::Owns(endpoint, token) => (ROW, address(endpoint), Some(token_bytes(token))),
+            Self::OwnsNothing(endpoint) => (ROW, address(endpoint), None),
+            Self::Removed(endpoint, token, generation) => removal(endpoint, token, generation, &[]),
+            Self::MayReturn(endpoint, token, generation) => {
+                removal(endpoint, token, generation, &[MAY_RETURN])
+            }
+            Self::Readmitted(endpoint, token, generation) => {
+                removal(endpoint, token, generation, &[RETURNED])
+            }
         };
         let mut row = MutationBuilder::new(storage.schema(), KEYSPACE, key.as_bytes());
         row.family(location_info(storage));
-        let with_length = |endpoint: IpAddr| {
-            let mut address = Vec::new();
-            address.put_address(endpoint);
-            address
-        };
-        let name = |endpoint: IpAddr| with_length(endpoint).split_off(1);
-        let note = |endpoint: IpAddr, token: &Token| {
-            [with_length(endpoint), partitioner.token_to_bytes(token)].concat()
-        };
-        let removal = |generation: i32, stage: &[u8]| [&generation.to_be_bytes(), stage].concat();
-        match self {
-            Self::Owns(endpoint, token) => {
-                row.insert((b"", &name(*endpoint)), &partitioner.token_to_bytes(token), at)
-            }
-            Self::OwnsNothing(endpoint) => row.delete_column((b"", &name(*endpoint)), deleted),
-            Self::Removed(endpoint, token, generation) => {
-                row.insert((b"", &note(*endpoint, token)), &removal(*generation, &[]), at)
-            }
-            Self::MayReturn(endpoint, token, generation) => {
-                let value = removal(*generation, &[MAY_RETURN]);
-                row.insert((b"", &note(*endpoint, token)), &value, at)
-            }
-            Self::Readmitted(endpoint, token, generation) => {
-                let value = removal(*generation, &[RETURNED]);
-                row.insert((b"", &note(*endpoint, token)), &value, at)
-            }
-        };
+        if let Some(value) = value {
+            row.insert((b"", &name), &value, at);
+        } else {
+            let deleted_secs = i32::try_from(millis / 1000).unwrap_or(i32::MAX);
+            row.delete_column((b"", &name), Deletion::at(at, deleted_secs));
+        }
         row.finish()
     }
 }

@@ -1,4 +1,4 @@
-//! What reads found, written as the structs of the wire straight from the cells.
+//! Results of reads, written as the structs of the wire straight from the cells.
 
 use crate::base::context::RequestContext;
 use crate::model::cell::Cell;
@@ -7,66 +7,45 @@ use crate::model::key::RowKey;
 use crate::model::slice::RowSlice;
 use crate::service::{SMALL_ANSWER_BYTES, Service, ServiceError};
 use crate::thrift::codec::WireType;
+use crate::thrift::encode::{encode_counted, encode_field, put_head};
 use crate::thrift::idl::{Column, ColumnOrSuperColumn, SuperColumn};
-use crate::thrift::{Each, Encode, List, Text};
+use crate::thrift::schema::wire_type;
+use crate::thrift::{Binary, Encode, List, Text};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 
-/// One element of an answer.
-#[derive(Debug, Clone, Copy)]
-enum Element<'a> {
-    /// A column.
-    Column(&'a Cell),
-    /// A super column, given by its columns, at least one.
-    SuperColumn(&'a [Cell]),
-    /// The place of something that is not there.
-    Nothing,
-}
-
-impl<'t> Encode<ColumnOrSuperColumn<'t>> for Element<'_> {
-    fn encode(self, out: &mut Vec<u8>) {
-        const NO_COLUMN: Option<Column<'_>> = None;
-        const NO_SUPER_COLUMN: Option<SuperColumn<'_>> = None;
-        match self {
-            Self::Column(cell) => {
-                let column = Column::fields(cell.name(), cell.value(), cell.timestamp());
-                let element = ColumnOrSuperColumn::fields(Some(column), NO_SUPER_COLUMN);
-                Encode::<ColumnOrSuperColumn<'t>>::encode(element, out);
-            }
-            Self::SuperColumn(cells) => {
-                let name = cells.first().map_or(b"".as_slice(), Cell::super_name);
-                let columns = cells
-                    .iter()
-                    .map(|cell| Column::fields(cell.name(), cell.value(), cell.timestamp()));
-                let super_column = SuperColumn::fields(name, Each(columns));
-                let element = ColumnOrSuperColumn::fields(NO_COLUMN, Some(super_column));
-                Encode::<ColumnOrSuperColumn<'t>>::encode(element, out);
-            }
-            Self::Nothing => {
-                let element = ColumnOrSuperColumn::fields(NO_COLUMN, NO_SUPER_COLUMN);
-                Encode::<ColumnOrSuperColumn<'t>>::encode(element, out);
-            }
-        }
+/// Writes a `ColumnOrSuperColumn`: a column, a super column with these columns, or nothing if there
+/// are no cells.
+fn put_element(cells: &[Cell], is_super_column: bool, out: &mut Vec<u8>) {
+    fn column(cell: &Cell) -> Column<'_> {
+        Column { name: cell.name(), value: cell.value(), timestamp: cell.timestamp() }
     }
+    match cells {
+        [] => {}
+        [first, ..] if is_super_column => {
+            put_head(SuperColumn::TYPE, 2, out);
+            encode_field::<Binary<'_>>(1, first.super_name(), out);
+            put_head(List::<Column<'_>>::TYPE, 2, out);
+            encode_counted(&[Column::TYPE], cells, out, |cell, out| column(cell).encode(out));
+            out.push(wire_type::STOP);
+        }
+        [cell, ..] => encode_field::<Column<'_>>(1, column(cell), out),
+    }
+    out.push(wire_type::STOP);
 }
 
 /// The answer to a path: a column, a whole super column, or nothing.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// What was found; the cells of the super column if one was asked for, else at most one.
+    /// The cells of the super column if one was asked for, else at most one cell.
     pub(super) row: RowSlice,
     /// Whether a super column was asked for.
     pub(super) is_super_column: bool,
 }
 
-impl<'t> Encode<ColumnOrSuperColumn<'t>> for Found {
+impl Encode<ColumnOrSuperColumn<'_>> for Found {
     fn encode(self, out: &mut Vec<u8>) {
-        let element = match self.row.cells.first() {
-            None => Element::Nothing,
-            Some(_) if self.is_super_column => Element::SuperColumn(&self.row.cells),
-            Some(cell) => Element::Column(cell),
-        };
-        Encode::<ColumnOrSuperColumn<'t>>::encode(element, out);
+        put_element(&self.row.cells, self.is_super_column, out);
     }
 }
 
@@ -75,34 +54,17 @@ impl<'t> Encode<ColumnOrSuperColumn<'t>> for Found {
 pub(super) struct Columns {
     /// The order of the super columns by which the cells are grouped, if they are.
     pub(super) grouped_by: Option<Comparator>,
-    /// The cells.
     pub(super) row: RowSlice,
-}
-
-/// Cells that make one element of an answer, and go when it is written.
-struct Owned {
-    cells: SmallVec<[Cell; 1]>,
-    is_super_column: bool,
-}
-
-impl<'t> Encode<ColumnOrSuperColumn<'t>> for Owned {
-    fn encode(self, out: &mut Vec<u8>) {
-        let element = match self.cells.first() {
-            Some(cell) if !self.is_super_column => Element::Column(cell),
-            _ => Element::SuperColumn(&self.cells),
-        };
-        Encode::<ColumnOrSuperColumn<'t>>::encode(element, out);
-    }
 }
 
 /// Each cell is dropped when it is written: with a large answer the data of its cells and what is
 /// written of them are not both in memory as a whole.
-impl<'t> Encode<List<ColumnOrSuperColumn<'t>>> for Columns {
+impl Encode<List<ColumnOrSuperColumn<'_>>> for Columns {
     fn encode(self, out: &mut Vec<u8>) {
         let Self { grouped_by, row } = self;
         let mut cells = row.cells.into_iter().peekable();
-        let elements = std::iter::from_fn(|| {
-            let mut group = SmallVec::from_buf([cells.next()?]);
+        let groups = std::iter::from_fn(|| {
+            let mut group: SmallVec<[Cell; 1]> = SmallVec::from_buf([cells.next()?]);
             if let Some(comparator) = &grouped_by {
                 let name = group[0].clone();
                 let is_same = |cell: &Cell| {
@@ -112,9 +74,11 @@ impl<'t> Encode<List<ColumnOrSuperColumn<'t>>> for Columns {
                     group.push(cell);
                 }
             }
-            Some(Owned { cells: group, is_super_column: grouped_by.is_some() })
+            Some(group)
         });
-        Encode::<List<ColumnOrSuperColumn<'t>>>::encode(Each(elements), out);
+        encode_counted(&[ColumnOrSuperColumn::TYPE], groups, out, |group, out| {
+            put_element(&group, grouped_by.is_some(), out);
+        });
     }
 }
 
@@ -160,7 +124,7 @@ impl<R: WireType, E: Encode<R>> Encode<R> for Answer<E> {
     }
 }
 
-/// Appends what is written to the head of a reply. Of many bytes there is no second copy.
+/// Appends written bytes to the head of a reply. Many bytes are not copied again.
 fn append(head: &mut Vec<u8>, mut written: Vec<u8>) {
     if written.len() <= SMALL_ANSWER_BYTES {
         head.extend_from_slice(&written);

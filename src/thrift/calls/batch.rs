@@ -16,17 +16,17 @@ use std::fmt::Write;
 /// Bytes of a name that an error text shows.
 const MAX_SHOWN_NAME: usize = 128;
 
-/// What a batch does to one row.
+/// Mutations of a batch for one row.
 pub(super) struct RowBatch<'a> {
     service: &'a Service,
     keyspace: &'a str,
-    /// When deletions are made, in seconds since the Unix epoch.
+    /// Local time of deletions, in seconds since the Unix epoch.
     now: i32,
-    /// None if there is no such keyspace: then every element that says anything is refused.
+    /// `None` if there is no such keyspace: then every element with content is refused.
     builder: Option<MutationBuilder<'a>>,
 }
 
-/// What a batch does to one row in one column family.
+/// Mutations of a batch for one row in one column family.
 pub(super) struct FamilyBatch<'b, 'a> {
     row: &'b mut RowBatch<'a>,
     name: &'b str,
@@ -35,25 +35,31 @@ pub(super) struct FamilyBatch<'b, 'a> {
 }
 
 impl<'a> RowBatch<'a> {
-    /// A batch for a row whose key has been checked.
-    pub(super) fn new(service: &'a Service, keyspace: &'a str, key: &str) -> Self {
+    /// Room for a mutation of some columns.
+    pub(super) fn buffer() -> Vec<u8> {
+        Vec::with_capacity(512)
+    }
+
+    /// A batch for a row whose key has been checked. The buffer may come from the row before.
+    pub(super) fn new(service: &'a Service, keyspace: &'a str, key: &str, buffer: Vec<u8>) -> Self {
         let schema = service.schema();
         let known = schema.has_keyspace(keyspace);
-        let builder = known.then(|| MutationBuilder::new(schema, keyspace, key.as_bytes()));
+        let builder =
+            known.then(|| MutationBuilder::with_buffer(schema, keyspace, key.as_bytes(), buffer));
         Self { service, keyspace, now: service.now_secs(), builder }
     }
 
-    /// What follows happens in this column family.
+    /// Begins a column family.
     pub(super) fn family<'b>(&'b mut self, name: &'b str) -> FamilyBatch<'b, 'a> {
         FamilyBatch { row: self, name, family: None }
     }
 
-    /// The mutation; `None` if there is nothing to do.
-    pub(super) fn finish(self) -> Result<Option<RowMutation>, ServiceError> {
+    /// The mutation with the buffer for the next row; `None` if there is nothing to do.
+    pub(super) fn finish(self) -> Result<Option<(RowMutation, Vec<u8>)>, ServiceError> {
         self.service.check_keyspace(self.keyspace)?;
         check_modifiable(self.keyspace)?;
         let builder = self.builder.filter(|builder| !builder.is_empty());
-        Ok(builder.map(MutationBuilder::finish))
+        Ok(builder.map(MutationBuilder::finish_with_buffer))
     }
 }
 
@@ -138,8 +144,8 @@ impl<'a> FamilyBatch<'_, 'a> {
         if let Some(name) = super_name
             && let Err(refusal) = family.check_names(None, [name])
         {
-            // The original does not check this name. No such super column can exist, so that there
-            // is nothing to delete; only what no name can be as long as is refused.
+            // The original does not check this name. No such super column can exist, so there is
+            // nothing to delete; only names that are too long are refused.
             return if name.len() > MAX_NAME_LENGTH { Err(refusal) } else { Ok(()) };
         }
         let tombstone = Deletion::at(deletion.timestamp, self.row.now);
@@ -228,7 +234,7 @@ impl<'a> FamilyBatch<'_, 'a> {
         Ok(family)
     }
 
-    /// Where to add what has been checked.
+    /// The builder for checked elements.
     fn builder(&mut self) -> Result<&mut MutationBuilder<'a>, ServiceError> {
         self.resolve()?;
         let unknown = || unknown_keyspace(self.row.keyspace);

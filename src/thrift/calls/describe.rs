@@ -1,4 +1,4 @@
-//! What the server tells of itself: properties, keyspaces, ring.
+//! Descriptions of the server: properties, keyspaces, ring.
 
 use super::Calls;
 use crate::config::settings::{ColumnFamilySettings, Release};
@@ -14,7 +14,7 @@ use std::fmt::Write;
 /// Answer to a property that does not exist.
 const UNKNOWN_PROPERTY: &str = "?";
 
-/// What a description of a node returns.
+/// Result of a description.
 type Described<T> = Result<T, ServiceError>;
 
 pub(super) fn get_string_property(calls: &Calls, args: &GetStringPropertyArgs<'_>) -> String {
@@ -48,9 +48,10 @@ pub(super) fn describe_ring(
     args: &DescribeRingArgs<'_>,
 ) -> Described<impl Encode<List<TokenRange<'static>>> + use<>> {
     let ranges = calls.service.ring_of(&args.keyspace)?;
-    Ok(Each(ranges.into_iter().map(|([start, end], endpoints)| {
-        let endpoints = endpoints.into_iter().map(|endpoint| endpoint.to_string());
-        TokenRange::fields(start, end, Each(endpoints))
+    Ok(Each(ranges.into_iter().map(|([start, end], endpoints)| TokenRange {
+        start_token: start.into(),
+        end_token: end.into(),
+        endpoints: endpoints.into_iter().map(|endpoint| endpoint.to_string().into()).collect(),
     })))
 }
 
@@ -86,7 +87,7 @@ fn version(calls: &Calls) -> &'static str {
 }
 
 /// The nodes of the ring as a JSON object: tokens to addresses. Clients find other nodes by it;
-/// those of 0.4 hear only of those that seem alive.
+/// those of 0.4 get only nodes that seem alive.
 fn token_map(calls: &Calls) -> String {
     let members = calls.service.members().into_iter();
     let told = members.filter(|(_, _, is_alive)| *is_alive || calls.version != Release::V04);
@@ -119,8 +120,8 @@ fn kind(family: &ColumnFamilySchema) -> &'static str {
     if family.is_super() { "Super" } else { "Standard" }
 }
 
-/// The comment, or what 0.5 and 0.6 make up where there is none. It ends in the identity hash of a
-/// Java object, for which any number will do; ours stays the same.
+/// The comment, or the text that 0.5 and 0.6 make up if there is none. It ends in the identity hash
+/// of a Java object, for which any number will do; ours stays the same.
 fn description(family: &ColumnFamilySchema) -> String {
     if let Some(comment) = &family.comment {
         return comment.clone();

@@ -31,6 +31,7 @@ use super::{Encode, List, Map, Set, Text};
 use crate::base::context::RequestContext;
 use crate::config::settings::Release;
 use crate::service::{Service, ServiceError, Session};
+use std::pin::pin;
 use std::sync::Arc;
 
 /// Answers the calls of clients of a generation.
@@ -77,8 +78,11 @@ macro_rules! answer {
     (read $calls:ident $session:ident $args:ident $function:expr) => {{
         $calls.service.check_login($session)?;
         let mut context = $calls.service.request();
-        let read = ($function)($calls, $args, &mut context);
-        let answer = $calls.service.in_time(read).await?;
+        let answer = {
+            // Pinned here: moving a future copies room for all its states.
+            let read = pin!(($function)($calls, $args, &mut context));
+            $calls.service.in_time(read).await?
+        };
         Ok(Held { answer, _context: context })
     }};
     (user $calls:ident $session:ident $args:ident $function:expr) => {{
@@ -104,7 +108,7 @@ impl Cassandra for Calls {
         args: LoginArgs<'_>,
     ) -> Result<impl Encode<()>, ServiceError> {
         let LoginArgs { keyspace, auth_request } = args;
-        let credentials = auth_request.credentials.into_iter();
+        let credentials = auth_request.credentials.0.into_iter();
         let credentials = credentials.map(|(key, value)| (key.into_owned(), value.into_owned()));
         self.service.login(session, &keyspace, credentials.collect()).await
     }

@@ -8,7 +8,7 @@ use crate::thrift::idl::{
     ColumnParent, ColumnPath, ConsistencyLevel as Level, SlicePredicate, SliceRange,
 };
 
-/// What a column path points at.
+/// Target of a column path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target<'a> {
     /// A row in its column family.
@@ -19,16 +19,8 @@ pub(super) enum Target<'a> {
     Column { super_name: Option<&'a [u8]>, name: &'a [u8] },
 }
 
-impl<'a> Target<'a> {
-    fn new(super_name: Option<&'a [u8]>, name: Option<&'a [u8]>) -> Self {
-        match (super_name, name) {
-            (super_name, Some(name)) => Self::Column { super_name, name },
-            (Some(super_name), None) => Self::SuperColumn(super_name),
-            (None, None) => Self::Row,
-        }
-    }
-
-    /// What a read of it has to look at.
+impl Target<'_> {
+    /// The slice that a read of it needs.
     pub(super) fn slice(self, family: Family<'_>) -> Slice {
         match self {
             Self::Row => Slice::all(None),
@@ -55,16 +47,13 @@ pub(super) fn check_target<'a>(
     super_name: Option<&'a [u8]>,
     name: Option<&'a [u8]>,
 ) -> Result<Target<'a>, ServiceError> {
-    let why = match (family.is_super(), super_name, name) {
-        (true, None, _) => "supercolumn parameter is not optional for super CF",
-        (false, Some(_), _) => "supercolumn parameter is invalid for standard CF",
-        (false, None, None) => "column parameter is not optional for standard CF",
-        _ => {
-            check_path_names(family, super_name, name)?;
-            return Ok(Target::new(super_name, name));
-        }
+    let fault = match (family.is_super(), super_name, name) {
+        (true, None, _) => Some("supercolumn parameter is not optional for super CF"),
+        (false, Some(_), _) => Some("supercolumn parameter is invalid for standard CF"),
+        (false, None, None) => Some("column parameter is not optional for standard CF"),
+        _ => None,
     };
-    Err(refused(why, family))
+    checked(family, super_name, name, fault)
 }
 
 /// The path of `remove`: it may also point at a row.
@@ -75,17 +64,15 @@ pub(super) fn check_removal<'s, 'a>(
 ) -> Result<(Family<'s>, Target<'a>), ServiceError> {
     let family = service.family(keyspace, &path.column_family)?;
     let (super_name, name) = (path.super_column, path.column);
-    let why = match (family.is_super(), super_name, name) {
-        (false, Some(_), _) => "supercolumn may not be specified for standard CF",
-        (true, None, Some(_)) => {
-            "A column cannot be specified without specifying a super column for removal on super CF"
-        }
-        _ => {
-            check_path_names(family, super_name, name)?;
-            return Ok((family, Target::new(super_name, name)));
-        }
+    let fault = match (family.is_super(), super_name, name) {
+        (false, Some(_), _) => Some("supercolumn may not be specified for standard CF"),
+        (true, None, Some(_)) => Some(
+            "A column cannot be specified without specifying a super column for removal on \
+             super CF",
+        ),
+        _ => None,
     };
-    Err(refused(why, family))
+    Ok((family, checked(family, super_name, name, fault)?))
 }
 
 /// The parent of a slice: a row, or a super column in it.
@@ -109,19 +96,27 @@ pub(super) fn refused(why: &str, family: Family<'_>) -> ServiceError {
     ServiceError::invalid(format!("{why} {}", family.name()))
 }
 
-/// The column first, and then the super column that it is in, as in 0.6.
-fn check_path_names(
+/// The target, unless it has a fault. Checks the column first, and then its super column, as 0.6.
+fn checked<'a>(
     family: Family<'_>,
-    super_name: Option<&[u8]>,
-    name: Option<&[u8]>,
-) -> Result<(), ServiceError> {
+    super_name: Option<&'a [u8]>,
+    name: Option<&'a [u8]>,
+    fault: Option<&str>,
+) -> Result<Target<'a>, ServiceError> {
+    if let Some(why) = fault {
+        return Err(refused(why, family));
+    }
     if let Some(name) = name {
         family.check_names(super_name, [name])?;
     }
-    match super_name {
-        Some(super_name) => family.check_names(None, [super_name]),
-        None => Ok(()),
+    if let Some(super_name) = super_name {
+        family.check_names(None, [super_name])?;
     }
+    Ok(match (super_name, name) {
+        (super_name, Some(name)) => Target::Column { super_name, name },
+        (Some(super_name), None) => Target::SuperColumn(super_name),
+        (None, None) => Target::Row,
+    })
 }
 
 /// The predicate of a read, as the slice that it means below its parent. To 0.4 the range counted

@@ -13,11 +13,13 @@ use crate::service::{
     cost, row_key,
 };
 use crate::thrift::codec::WireType;
+use crate::thrift::encode::encode_field;
 use crate::thrift::idl::{
     ColumnOrSuperColumn, ColumnParent, GetArgs, GetCountArgs, GetKeyRangeArgs, GetRangeSliceArgs,
     GetRangeSlicesArgs, GetSliceArgs, KeyRange, KeySlice, MultigetArgs, MultigetSliceArgs,
     SlicePredicate,
 };
+use crate::thrift::schema::wire_type;
 use crate::thrift::{Each, Encode, List, Text};
 use std::collections::HashSet;
 
@@ -180,7 +182,9 @@ async fn write_rows(
     let grouped_by = grouped_by(family, &slice);
     let element = move |key, row, out: &mut Vec<u8>| {
         let columns = Columns { grouped_by: grouped_by.clone(), row };
-        KeySlice::fields(KeyText(key), columns).encode(out);
+        encode_field::<Text<'_>>(1, KeyText(key), out);
+        encode_field::<List<ColumnOrSuperColumn<'_>>>(2, columns, out);
+        out.push(wire_type::STOP);
     };
     let rows = RowsByRange { family: family.id, ranges, max, slice, level };
     let written = calls.service.write_ranges(rows, &[KeySlice::TYPE], context, element).await?;
@@ -249,6 +253,8 @@ fn grouped_by(family: Family<'_>, slice: &Slice) -> Option<Comparator> {
 fn distinct_keys(keys: &[Text<'_>]) -> Result<Vec<RowKey>, ServiceError> {
     keys.iter().try_for_each(|key| check_key(key))?;
     let mut seen = HashSet::with_capacity(keys.len());
-    let distinct = keys.iter().map(AsRef::as_ref).filter(|&key| seen.insert(key));
-    Ok(distinct.map(RowKey::from).collect())
+    let mut distinct = Vec::with_capacity(keys.len());
+    let new = keys.iter().map(AsRef::as_ref).filter(|&key| seen.insert(key));
+    distinct.extend(new.map(RowKey::from));
+    Ok(distinct)
 }

@@ -45,13 +45,13 @@ pub(super) async fn batch_insert(
     args: BatchInsertArgs<'_>,
 ) -> Result<(), ServiceError> {
     check_key(&args.key)?;
-    let mut row = RowBatch::new(&calls.service, &args.keyspace, &args.key);
-    for (family, elements) in &args.cfmap {
+    let mut row = RowBatch::new(&calls.service, &args.keyspace, &args.key, RowBatch::buffer());
+    for (family, elements) in &args.cfmap.0 {
         let mut family = row.family(family);
         elements.iter().try_for_each(|element| family.insert_one(element))?;
     }
     match row.finish()? {
-        Some(row) => calls.service.write(&[row], write_level(args.consistency_level)).await,
+        Some((row, _)) => calls.service.write(&[row], write_level(args.consistency_level)).await,
         None => Ok(()),
     }
 }
@@ -60,15 +60,22 @@ pub(super) async fn batch_mutate(
     calls: &Calls,
     args: BatchMutateArgs<'_>,
 ) -> Result<(), ServiceError> {
-    let mut mutations = Vec::new();
-    for (key, families) in &args.mutation_map {
+    let mut mutations = Vec::with_capacity(args.mutation_map.len());
+    let mut buffer = RowBatch::buffer();
+    for (key, families) in &args.mutation_map.0 {
         check_key(key)?;
-        let mut row = RowBatch::new(&calls.service, &args.keyspace, key);
-        for (family, elements) in families {
+        let mut row = RowBatch::new(&calls.service, &args.keyspace, key, buffer);
+        for (family, elements) in &families.0 {
             let mut family = row.family(family);
             elements.iter().try_for_each(|element| family.mutate(element))?;
         }
-        mutations.extend(row.finish()?);
+        buffer = match row.finish()? {
+            Some((mutation, buffer)) => {
+                mutations.push(mutation);
+                buffer
+            }
+            None => RowBatch::buffer(),
+        };
     }
     calls.service.write(&mutations, write_level(args.consistency_level)).await
 }

@@ -17,7 +17,6 @@ use crate::server::calls::{KEYSPACE, Path as ColumnPath};
 use crate::server::client::Client;
 use crate::server::{Options, Server, program};
 use alexandra::base::clock::{Clock, SystemClock};
-use alexandra::base::events::Events;
 use alexandra::base::fs::OsFileSystem;
 use alexandra::config::Loader;
 use alexandra::model::comparator::ComparatorRegistry;
@@ -94,11 +93,7 @@ impl Node {
         let loader = Loader::for_server(&comparators);
         let settings = loader.load(Some(self.directory.path())).unwrap().settings;
         let setup = StorageSetup::new(&settings, &NodeOptions::default()).unwrap();
-        let components = Components {
-            fs: Arc::new(OsFileSystem),
-            clock: Arc::new(SystemClock::new()),
-            events: Events::ignored(),
-        };
+        let components = Components::new(Arc::new(OsFileSystem), Arc::new(SystemClock::new()));
         let storage = setup.open(components).unwrap();
         for note in notes {
             note.write(&storage, 1).unwrap();

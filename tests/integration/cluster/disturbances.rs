@@ -79,7 +79,7 @@ impl Course {
     }
 }
 
-/// Ends the course however the test ends, so that clients do not go on for ever.
+/// Ends the course however the test ends, so that clients do not go on forever.
 struct Referee<'a>(&'a Course);
 
 impl Drop for Referee<'_> {

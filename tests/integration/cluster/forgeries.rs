@@ -21,7 +21,7 @@ fn forge(cluster: &Cluster, to: usize, about: usize, state: EndpointState) {
     let from = IpAddr::from([127, 0, 0, 99]);
     let message = Message::new(1.into(), from, Verb::GossipDigestAck2, &body).encode().unwrap();
     let mut frame = Vec::new();
-    put_frame(&mut frame, &message, false).unwrap();
+    assert!(put_frame(&mut frame, &message, false));
     TcpStream::connect(cluster.nodes[to].storage()).unwrap().write_all(&frame).unwrap();
 }
 

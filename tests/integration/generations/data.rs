@@ -6,7 +6,7 @@ use crate::server::calls::{self, Path, STANDARD, SUPER, first};
 const NOT_FOUND: Outcome = Outcome::Declared(2, String::new());
 
 /// Of two values with one timestamp 0.4 and 0.5 kept what came last, so that replicas which heard
-/// of them in different orders differed for ever.
+/// of them in different orders differed forever.
 #[test]
 fn of_two_values_with_one_timestamp_the_greater_stays() {
     let ports = Ports::start();

@@ -410,8 +410,8 @@ impl Script {
                     }
                 }
             }
-            Command::Show(node) => world.node(*node)?.gossiper.show(),
-            Command::KeepAsking(node) => world.node(*node)?.gossiper.keep_asking(),
+            Command::Show(node) => world.node(*node)?.gossiper.question.close(),
+            Command::KeepAsking(node) => world.node(*node)?.gossiper.question.keep_asking(),
             Command::Forget(node, forgotten) => {
                 let now = world.now;
                 world.node(*node)?.gossiper.forget(ip(*forgotten), now);
@@ -703,7 +703,7 @@ impl Script {
             },
             Command::GenerationAtMost(..) => yes_or_no(gossiper.generation() <= most),
             Command::Trusts(_) => yes_or_no(gossiper.trusted_until() >= now),
-            Command::Phi(_, about) => match gossiper.phi(ip(*about), now) {
+            Command::Phi(_, about) => match gossiper.detector.phi(ip(*about), now) {
                 Some(phi) => format!("phi {phi:.1}"),
                 None => "nothing was heard".to_owned(),
             },
@@ -714,10 +714,10 @@ impl Script {
     fn own(&mut self, node: u8) -> Outcome {
         let gossiper = &self.world.node(node)?.gossiper;
         let mut text = format!("generation {}", gossiper.generation());
-        if gossiper.is_hidden() {
+        if gossiper.question.is_open() {
             text += ", hidden";
         }
-        if let Some((by, token)) = gossiper.remembered() {
+        if let Some((by, token)) = gossiper.question.remembered() {
             let token = Partitioner::Random.display_token(token);
             write!(text, ", {} remembers its token {token}", node_of(*by))?;
         }

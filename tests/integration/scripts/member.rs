@@ -12,11 +12,12 @@ use crate::kit::network::{Arrivals, Delivery, Network, RuntimeClock};
 use crate::kit::storage::open_system;
 use alexandra::base::budget::Budget;
 use alexandra::base::context::RequestContext;
+use alexandra::base::worker::Spawner;
 use alexandra::coordinator::{ConsistencyLevel, ReadOptions};
 use alexandra::gossip::{Digest, EndpointState, GossipMessage, MessageKind, NodePlace};
 use alexandra::net::message::{Header, Message};
 use alexandra::net::{Inbound, Verb, extensions};
-use alexandra::node::{Member, MemberOptions, Receiver};
+use alexandra::node::{Member, MemberOptions};
 use alexandra::repair::{Host, Lifecycle};
 use alexandra::replica::{Replica, ReplicaOptions};
 use alexandra::ring::Partitioner;
@@ -243,7 +244,7 @@ impl Script {
             concurrent_reads: 1,
             concurrent_writes: 1,
             memory: Budget::new(1 << 20),
-            runs_inline: true,
+            spawner: Spawner::Inline,
         };
         let options = MemberOptions {
             local: ip(node),
@@ -274,7 +275,7 @@ impl Script {
         let member = Member::new(options)?;
         let stop = CancellationToken::new();
         let arrivals = self.network.messages_to(&[ip(node)]);
-        let receiving = receive(Receiver::new(Arc::clone(&member)), arrivals);
+        let receiving = receive(Arc::clone(&member), arrivals);
         let (is_frozen, frozen) = watch::channel(false);
         let running = Arc::clone(&member).run(stop.clone());
         let tasks = [
@@ -343,7 +344,7 @@ impl Script {
 
     fn deliver_message(&self, to: u8, message: &Message<'_>) -> Result<(), Box<dyn Error>> {
         let _guard = self.runtime.enter();
-        Receiver::new(Arc::clone(&self.node(to)?.member)).receive(&message.encode()?);
+        self.node(to)?.member.receive(&message.encode()?);
         Ok(())
     }
 
@@ -478,8 +479,8 @@ async fn unless_frozen(mut frozen: watch::Receiver<bool>, work: impl Future<Outp
 }
 
 /// Gives a node the messages that arrive for it.
-async fn receive(receiver: Arc<Receiver>, mut arrivals: Arrivals<Arc<[u8]>>) {
+async fn receive(member: Arc<Member>, mut arrivals: Arrivals<Arc<[u8]>>) {
     while let Some(message) = arrivals.recv().await {
-        receiver.receive(&message);
+        member.receive(&message);
     }
 }

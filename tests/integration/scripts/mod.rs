@@ -6,10 +6,12 @@
 //! behaviour write the new output into the scripts and review the diff:
 //! `UPDATE_GOLDENFILES=1 cargo test --test integration -- scripts`.
 
+mod config;
 mod coordinator;
 mod gossip;
 mod member;
 mod repair;
+mod server;
 mod storage;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

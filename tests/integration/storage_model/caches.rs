@@ -95,6 +95,31 @@ fn a_row_is_answered_from_memory_once_it_was_read() {
 }
 
 #[test]
+fn a_row_in_the_page_cache_is_answered_without_a_wait() {
+    let rig = rig(setup());
+    fill(&rig, 3);
+    assert!(matches!(read(&rig, "row 1", Access::CachedOnly), Err(ReadError::WouldBlock)));
+    rig.disk.keep_in_page_cache(true);
+    let row = read(&rig, "row 1", Access::CachedOnly).unwrap();
+    assert_eq!(row, read(&rig, "row 1", Access::Cached).unwrap());
+    // Its blocks are in the block cache now.
+    rig.disk.keep_in_page_cache(false);
+    assert_eq!(read(&rig, "row 1", Access::CachedOnly).unwrap(), row);
+}
+
+#[test]
+fn a_huge_value_in_the_page_cache_is_left_to_the_threads_that_read() {
+    let rig = rig(setup());
+    let mut rng = fastrand::Rng::with_seed(1);
+    let value: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(100 << 10).collect();
+    rig.insert(0, "huge", ("column", 1), &value);
+    flush(&rig);
+    rig.disk.keep_in_page_cache(true);
+    assert!(matches!(read(&rig, "huge", Access::CachedOnly), Err(ReadError::WouldBlock)));
+    assert!(read(&rig, "huge", Access::Cached).is_ok());
+}
+
+#[test]
 fn writes_flushes_and_compactions_show() {
     let rig = rig(setup());
     let get = || rig.get(0, "ada", "email").map(|value| String::from_utf8(value).unwrap());

@@ -209,9 +209,8 @@ fn throttled(directory: &std::path::Path, hold: &Arc<Hold>) -> Database {
         ..Options::new(directory.join("data"), directory.join("commitlog"))
     };
     let components = Components {
-        fs: Arc::new(OsFileSystem),
-        clock: Arc::new(SystemClock::new()),
         events: Events::received_by(move |_, _, line| hold.hear(line)),
+        ..Components::new(Arc::new(OsFileSystem), Arc::new(SystemClock::new()))
     };
     let family_options = |_| FamilyOptions {
         memtable_operations: 200,

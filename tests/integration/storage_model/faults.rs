@@ -89,7 +89,7 @@ fn quiet(setup: Setup) -> Rig {
 
 const NAME: &str = "12345678";
 
-/// Its memtables stay in memory. Writers that wait for room there would wait for ever.
+/// Its memtables stay in memory. Writers that wait for room there would wait forever.
 #[test]
 fn a_failed_family_that_uses_up_the_memory_refuses_all_writers() {
     let setup = Setup { memtable_operations: 1_000_000, ..Setup::default() };

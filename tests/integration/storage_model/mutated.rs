@@ -218,7 +218,7 @@ fn changed_records_and_blocks_do_no_harm() {
     base.kill();
     let path = bits::folder().join("Authors-1.sst");
     let file = base.disk.open(&path).unwrap();
-    for piece in BlockScan::new(&*file, &path).unwrap() {
+    for piece in BlockScan::within(&*file, &Frame::read(&*file).unwrap()) {
         use alexandra::storage::sstable::block::BlockKind::{Filter, Properties};
         if let Piece::Block { kind, block, .. } = piece {
             match kind {

@@ -258,7 +258,7 @@ impl Rig {
     fn components(&self) -> Components {
         let Setup { unmeasured_directories, log_bytes, .. } = self.setup;
         let fs = Arc::new(Uneven::new(self.disk.clone(), unmeasured_directories, log_bytes));
-        Components { fs, clock: self.clock.clone(), events: self.events.clone() }
+        Components { events: self.events.clone(), ..Components::new(fs, self.clock.clone()) }
     }
 
     /// Takes a snapshot with a tag and returns its whole name.

@@ -3,7 +3,6 @@
 use crate::storage_model::rig::{KEYSPACE, schema};
 use alexandra::base::clock::{Clock, SystemClock};
 use alexandra::base::context::RequestContext;
-use alexandra::base::events::Events;
 use alexandra::base::fs::OsFileSystem;
 use alexandra::config::settings::CacheSize;
 use alexandra::model::deletion::Deletion;
@@ -39,11 +38,7 @@ fn open(directory: &std::path::Path, clock: &Arc<SystemClock>, caches: Caches) -
         block_cache_bytes: if caches == Caches::Tiny { 1 << 12 } else { 1 << 16 },
         ..Options::new(directory.join("data"), directory.join("commitlog"))
     };
-    let components = Components {
-        fs: Arc::new(OsFileSystem),
-        clock: Arc::clone(clock) as Arc<dyn Clock>,
-        events: Events::ignored(),
-    };
+    let components = Components::new(Arc::new(OsFileSystem), clock.clone());
     let family_options = move |_| FamilyOptions {
         memtable_operations: 5000,
         block_bytes: 512,

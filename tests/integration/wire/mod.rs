@@ -491,9 +491,9 @@ fn declared_failures_travel_as_exceptions_and_others_as_internal_errors() {
     let nameless = client.call("describe_cluster_name", &[0]).error();
     assert_eq!(nameless, Some((6, "Internal error processing describe_cluster_name".into())));
     let login = |keyspace: &'static str| {
-        let credentials = encoded::<AuthenticationRequest<'_>>(AuthenticationRequest::fields(
-            alexandra::thrift::Each([("username", "jsmith")]),
-        ));
+        let credentials = Map(vec![("username".into(), "jsmith".into())]);
+        let credentials =
+            encoded::<AuthenticationRequest<'_>>(AuthenticationRequest { credentials });
         let mut args = vec![12, 0, 2];
         args.extend_from_slice(&credentials);
         args.extend_from_slice(&text_args(keyspace.as_bytes()));

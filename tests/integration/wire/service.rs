@@ -99,10 +99,20 @@ macro_rules! answer {
     )* };
 }
 
-/// The same, of bytes that end with the call.
-fn copied(name: &[u8], value: &str) -> impl Encode<ColumnOrSuperColumn<'static>> + use<> {
-    let column = Column::fields(name.to_vec(), value.as_bytes().to_vec(), 1_i64);
-    ColumnOrSuperColumn::fields(Some(column), None::<SuperColumn<'_>>)
+/// A column whose value is copied from the call.
+struct Copied {
+    name: Vec<u8>,
+    value: String,
+}
+
+impl Encode<ColumnOrSuperColumn<'static>> for Copied {
+    fn encode(self, out: &mut Vec<u8>) {
+        standard(&self.name, self.value.as_bytes()).encode(out);
+    }
+}
+
+fn copied(name: &[u8], value: &str) -> Copied {
+    Copied { name: name.to_vec(), value: value.to_owned() }
 }
 
 fn standard<'a>(name: &'a [u8], value: &'a [u8]) -> ColumnOrSuperColumn<'a> {
@@ -157,7 +167,8 @@ impl Cassandra for Scripted {
         args: BatchMutateArgs<'_>,
     ) -> Result<impl Encode<()>, ServiceError> {
         session.writes.fetch_add(1, Ordering::SeqCst);
-        let mutations = args.mutation_map.iter().flat_map(|(_, row)| row).map(|(_, m)| m.len());
+        let mutations =
+            args.mutation_map.iter().flat_map(|(_, row)| row.iter()).map(|(_, m)| m.len());
         self.mutations.fetch_add(mutations.sum(), Ordering::SeqCst);
         Ok(())
     }
@@ -198,10 +209,9 @@ impl Cassandra for Scripted {
         };
         get_range_slices(GetRangeSlicesArgs) -> List<KeySlice<'static>> = |args| {
             let members = [Column { name: b"member", value: b"", timestamp: 2 }];
-            let group = SuperColumn::fields(b"group".as_slice(), Each(members));
-            let columns = [ColumnOrSuperColumn::fields(None::<&Column<'_>>, Some(group))];
-            let key = args.range.start_key.unwrap_or_default().into_owned();
-            Ok(Each([KeySlice::fields(key, Each(columns))]))
+            let group = SuperColumn { name: b"group", columns: members.to_vec() };
+            let key = args.range.start_key.unwrap_or_default();
+            Ok(Each([KeySlice { key, columns: vec![group.into()] }]))
         };
         batch_insert(BatchInsertArgs) -> () = |_args| Ok(());
         remove(RemoveArgs) -> () = |args| match failure_of(&args.key) {

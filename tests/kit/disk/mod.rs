@@ -135,6 +135,16 @@ impl SimFileSystem {
         self.lock_disk().stalled = Some((operation, path_contains.to_owned()));
     }
 
+    /// From now on the page cache holds all content, or none of it.
+    pub(crate) fn keep_in_page_cache(&self, is_kept: bool) {
+        self.lock_disk().is_in_page_cache = is_kept;
+    }
+
+    /// How many threads wait until it goes on.
+    pub(crate) fn stalled_threads(&self) -> usize {
+        self.lock_disk().stalled_threads
+    }
+
     /// Nothing stands still any more.
     pub(crate) fn go_on(&self) {
         self.lock_disk().stalled = None;
@@ -174,7 +184,9 @@ impl SimFileSystem {
     fn lock_for(&self, operation: Operation, path: &Path) -> MutexGuard<'_, Disk> {
         let mut disk = self.lock_disk();
         while disk.stands_still(operation, path) {
+            disk.stalled_threads += 1;
             self.goes_on.wait(&mut disk);
+            disk.stalled_threads -= 1;
         }
         disk
     }
@@ -326,6 +338,15 @@ impl File for SimFile {
         let (disk, passed) = self.begin(Operation::Read);
         passed?;
         Ok(disk.read_at(self.node, buf, offset))
+    }
+
+    fn read_if_ready(&self, buf: &mut [u8], offset: u64) -> bool {
+        // Without a page cache there is no read that could wait for a stalled disk.
+        if !self.fs.lock_disk().is_in_page_cache {
+            return false;
+        }
+        let (disk, passed) = self.begin(Operation::Read);
+        passed.is_ok() && disk.read_at(self.node, buf, offset) == buf.len()
     }
 
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {

@@ -31,6 +31,9 @@ pub(super) struct Disk {
     pub(super) capacity: Option<u64>,
     /// This operation, or all, are not done on paths that contain this text.
     pub(super) stalled: Option<(Option<Operation>, String)>,
+    /// Whether reads of content need not wait for a device.
+    pub(super) is_in_page_cache: bool,
+    pub(super) stalled_threads: usize,
     /// The process that may use handles. Each crash starts another.
     pub(super) process: u64,
     /// Files that the process has locked.
@@ -221,6 +224,8 @@ impl Disk {
             gate: Gate::default(),
             capacity: None,
             stalled: None,
+            is_in_page_cache: false,
+            stalled_threads: 0,
             process: 0,
             locked: BTreeSet::new(),
             files: BTreeMap::new(),

@@ -1,10 +1,10 @@
-//! The file in which hashes of a column family outlive a restart. It is no loss if it is damaged or
-//! of another version: then all is read again.
+//! The file that keeps the hashes of a column family over a restart. If it is damaged or of another
+//! version, all rows are read again.
 //!
 //! ```text
 //! "alexandra hashes 3\n"
-//! text column family with its kind and comparators: in another order of columns a row has another
-//!     hash
+//! text column family with its kind and comparators: the hash of a row depends on the order of its
+//!     columns
 //! list of divisions, each:
 //!     column family
 //!     list of u64 generation of an SSTable, u64 bytes of it, u64 CRC32 of its properties
@@ -16,19 +16,18 @@
 //!
 //! Values are written as in calls.
 
-use super::super::TreeHash;
-use super::super::leaves::{Leaves, Shape};
 use super::{Division, Entry, MOST_KEPT};
 use crate::base::bytes::ByteReader;
 use crate::model::schema::FamilyId;
-use crate::net::bodies::{Body, BodyContext, BodyError, EncodeError};
+use crate::net::bodies::{Body, BodyContext, BodyError, EncodeError, put_all};
+use crate::repair::compare::leaves::{Leaf, Leaves, Shape, TreeHash};
 use crate::ring::TokenRange;
 use crate::storage::compaction::GcSpan;
 use crate::storage::manifest::TableIdentity;
 
 const MAGIC: &[u8] = b"alexandra hashes 3\n";
 
-/// Longest file that is read: all leaves that are kept, and the heads.
+/// Longest file that is read: all kept leaves, and the heads.
 pub(crate) const MAX_BYTES: u64 = (MOST_KEPT as u64) * 64;
 
 impl Body for Entry {
@@ -37,13 +36,11 @@ impl Body for Entry {
             (*generation, (it.bytes, u64::from(it.properties_crc)))
         };
         let leaf =
-            |(hash, span): (&TreeHash, &GcSpan)| (*hash, (span.latest_dropped, span.earliest_kept));
-        self.family.put(out, context)?;
-        self.tables.iter().map(table).collect::<Vec<_>>().put(out, context)?;
-        self.division.ranges.put(out, context)?;
-        self.division.shape.put(out, context)?;
-        let leaves = self.leaves.hashes().iter().zip(self.leaves.spans());
-        leaves.map(leaf).collect::<Vec<_>>().put(out, context)
+            |Leaf { hash, span, .. }: &Leaf| (*hash, (span.latest_dropped, span.earliest_kept));
+        let tables: Vec<_> = self.tables.iter().map(table).collect();
+        let Division { ranges, shape } = &self.division;
+        let leaves: Vec<_> = self.leaves.0.iter().map(leaf).collect();
+        put_all(&[&self.family, &tables, ranges, shape, &leaves], out, context)
     }
 
     fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
@@ -54,11 +51,10 @@ impl Body for Entry {
         let span = |(latest_dropped, earliest_kept)| GcSpan { latest_dropped, earliest_kept };
         let (family, tables) = <(_, Vec<_>)>::read(reader, context)?;
         let (ranges, shape) = <(Vec<TokenRange>, Shape)>::read(reader, context)?;
-        let leaves = Vec::<(TreeHash, (i32, i32))>::read(reader, context)?;
-        let (hashes, spans) = leaves.into_iter().map(|(hash, it)| (hash, span(it))).unzip();
+        let hashes = Vec::<(TreeHash, (i32, i32))>::read(reader, context)?;
+        let hashes = hashes.into_iter().map(|(hash, it)| (hash, span(it)));
         let empty = Leaves::new(context.partitioner, &ranges, &shape).ok();
-        let leaves =
-            empty.and_then(|it| it.with_hashes(hashes)).and_then(|it| it.with_spans(spans));
+        let leaves = empty.and_then(|it| it.with_hashes(hashes));
         Ok(Self {
             family,
             division: Division { ranges, shape },
@@ -82,7 +78,7 @@ pub(super) fn encode(
     Ok(file)
 }
 
-/// `None` if that is no such file, or that of another column family.
+/// `None` if the file is damaged, or of another column family.
 pub(super) fn decode(
     file: &[u8],
     family: FamilyId,

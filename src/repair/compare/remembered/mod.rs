@@ -1,10 +1,9 @@
-//! Hashes of leaves that were worked out before: what has not changed is not read again.
+//! Remembered hashes of leaves, so that unchanged leaves are not read again.
 //!
-//! They are those of the rows in certain SSTables. When SSTables are merged they hold on, for the
-//! rows stay the same, except where a deletion was dropped that counted. SSTables that were added
-//! say by their keys which leaves have changed; of small ones a merge says it. When an SSTable is
-//! gone otherwise, nothing is known. Each leaf has the times for which its hash is right: deletions
-//! come of age.
+//! They are of the rows in certain SSTables. A merge of SSTables keeps them valid, since the rows
+//! stay the same, unless it purged a deletion that counted. The keys of an added SSTable show which
+//! leaves have changed; a merge records the keys of small ones. If an SSTable is gone otherwise,
+//! the hashes are dropped. Each leaf has times for which its hash is valid, since deletions expire.
 
 mod file;
 
@@ -19,37 +18,37 @@ use std::sync::Arc;
 
 pub(super) use file::MAX_BYTES;
 
-/// Most leaves that are kept, of all column families together: some 30 MB.
+/// Most remembered leaves of all column families together: some 30 MB.
 const MOST_KEPT: usize = 1 << 18;
 
-/// Ranges, and how they are divided.
+/// Ranges and their division.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Division {
     pub(super) ranges: Vec<TokenRange>,
     pub(super) shape: Shape,
 }
 
-/// The leaves that were worked out last.
+/// The last known leaves.
 #[derive(Debug, Default)]
 pub(super) struct Remembered {
-    /// The last one is the one that was worked out last.
+    /// In the order of their last update.
     entries: VecDeque<Entry>,
-    /// Column families of which the file was read.
+    /// Column families whose file was read.
     loaded: BTreeSet<FamilyId>,
 }
 
-/// The SSTables of a column family, and how they came to be.
+/// The SSTables of a column family, and the merges that made them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tables<'a> {
     pub(super) now: &'a BTreeMap<u64, TableIdentity>,
     pub(super) merges: &'a [Arc<Merge>],
 }
 
-/// Known hashes of leaves that are asked for.
+/// Known hashes of requested leaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) leaves: Leaves,
-    /// Generations of SSTables that were added since: the leaves of their rows are not known.
+    /// Generations of SSTables that were added since, whose rows change leaves.
     pub(super) added: BTreeSet<u64>,
 }
 
@@ -57,19 +56,19 @@ pub(super) struct Known {
 struct Entry {
     family: FamilyId,
     division: Division,
-    /// SSTables whose rows were hashed.
+    /// The hashed SSTables.
     tables: BTreeMap<u64, TableIdentity>,
     leaves: Leaves,
 }
 
 impl Entry {
-    /// Follows merges. Returns which SSTables were added, or `None` if nothing is known any more.
+    /// Follows merges. Returns the added SSTables, or `None` if the hashes are void.
     fn catch_up(&mut self, tables: Tables<'_>) -> Option<BTreeSet<u64>> {
         for merge in tables.merges {
             if !merge.old.iter().any(|table| self.tables.contains_key(table)) {
                 continue;
             }
-            // Of those that are not known it says which rows they have, or is taken for one.
+            // For unknown SSTables the merge has recorded the keys, or they count as added.
             let mut unknown = merge.old.iter().filter(|table| !self.tables.contains_key(table));
             let is_whole = unknown.all(|table| match merge.notes.keys.get(table) {
                 Some(keys) => {
@@ -89,7 +88,7 @@ impl Entry {
                 self.tables.remove(old);
             }
             if is_whole {
-                // What was merged again since is told by a later merge.
+                // A later merge follows for SSTables that were merged again.
                 let identity = |new: &u64| tables.now.get(new).copied().unwrap_or_default();
                 self.tables.extend(merge.new.iter().map(|new| (*new, identity(new))));
             }
@@ -101,17 +100,17 @@ impl Entry {
 }
 
 impl Remembered {
-    /// Whether the file of the family was read.
+    /// Whether the file of a family was read.
     pub(super) fn is_loaded(&self, family: FamilyId) -> bool {
         self.loaded.contains(&family)
     }
 
-    /// Takes up what the file of a family says; if there is none, or it is not of this kind,
-    /// nothing. Only the first one counts.
+    /// Takes the hashes from the file of a family, the first time. A missing or damaged file has
+    /// none.
     pub(super) fn load(&mut self, family: FamilyId, file: &[u8], context: BodyContext<'_>) {
         if self.loaded.insert(family) {
             let entries = file::decode(file, family, context).unwrap_or_default();
-            // Before what was worked out meanwhile.
+            // Before newer entries.
             entries.into_iter().rev().for_each(|entry| self.entries.push_front(entry));
             self.make_room();
         }
@@ -120,11 +119,11 @@ impl Remembered {
     /// The content of the file of a family.
     pub(super) fn save(&self, family: FamilyId, context: BodyContext<'_>) -> Vec<u8> {
         let entries: Vec<&Entry> = self.entries.iter().filter(|it| it.family == family).collect();
-        // Tokens and numbers: there is nothing in it that cannot be written.
+        // Tokens and numbers can always be encoded.
         file::encode(&entries, family, context).unwrap_or_default()
     }
 
-    /// Known hashes of these leaves, if there are any.
+    /// The known hashes of these leaves.
     pub(super) fn find(
         &mut self,
         family: FamilyId,
@@ -143,7 +142,7 @@ impl Remembered {
         })
     }
 
-    /// Follows merges of SSTables of a family. Returns whether that has changed anything.
+    /// Follows merges of SSTables of a family. Returns whether any hashes changed.
     pub(super) fn catch_up(&mut self, family: FamilyId, tables: Tables<'_>) -> bool {
         let mut has_changed = false;
         self.entries.retain_mut(|entry| {
@@ -158,18 +157,18 @@ impl Remembered {
         has_changed
     }
 
-    /// The families of which anything is known.
+    /// The families with remembered hashes.
     pub(super) fn families(&self) -> BTreeSet<FamilyId> {
         self.entries.iter().map(|entry| entry.family).collect()
     }
 
-    /// How these ranges were divided the last time.
+    /// The last division of these ranges.
     pub(super) fn shape(&self, family: FamilyId, ranges: &[TokenRange]) -> Option<&Shape> {
         let is_it = |entry: &&Entry| entry.family == family && entry.division.ranges == ranges;
         self.entries.iter().rev().find(is_it).map(|entry| &entry.division.shape)
     }
 
-    /// Keeps leaves of the rows of these SSTables, in place of what follows from them.
+    /// Remembers leaves of these SSTables. Entries that follow from them are dropped.
     pub(super) fn keep(
         &mut self,
         family: FamilyId,
@@ -186,10 +185,8 @@ impl Remembered {
     }
 
     fn make_room(&mut self) {
-        let kept = |entries: &VecDeque<Entry>| {
-            entries.iter().map(|entry| entry.leaves.ranges().len()).sum::<usize>()
-        };
-        while kept(&self.entries) > MOST_KEPT {
+        let leaves = |entry: &Entry| entry.leaves.0.len();
+        while self.entries.iter().map(leaves).sum::<usize>() > MOST_KEPT {
             self.entries.pop_front();
         }
     }

@@ -64,13 +64,13 @@ fn find(now: &[u64], merges: &[Arc<Merge>], division: &Division) -> Option<Known
     remembered().find(FAMILY, tables, division, &leaves(division))
 }
 
-/// How many leaves would have to be read for this time.
+/// Number of leaves that have to be read for this time.
 fn unknown(known: Option<Known>, gc_before: i32) -> usize {
     known.unwrap().leaves.empty_unknown(gc_before).len()
 }
 
 #[test]
-fn what_is_known_serves_as_long_as_nothing_has_changed() {
+fn known_hashes_serve_until_something_changes() {
     let same = division(64, 4);
     let known = find(&[1, 2], &[], &same).unwrap();
     assert_eq!(known, Known { leaves: filled(), added: BTreeSet::new() });
@@ -118,7 +118,7 @@ fn merges_change_nothing_but_where_they_drop_a_deletion_that_counts() {
 }
 
 #[test]
-fn what_was_merged_with_something_unknown_counts_as_added() {
+fn a_merge_with_unknown_sstables_counts_as_added() {
     let same = division(64, 4);
     let mixed = [merge(&[2, 3], &[4], None), merge(&[4, 5], &[6], Some(7))];
     let known = find(&[1, 6], &mixed, &same).unwrap();
@@ -128,7 +128,7 @@ fn what_was_merged_with_something_unknown_counts_as_added() {
 }
 
 #[test]
-fn what_was_merged_with_rows_that_are_named_changes_no_others() {
+fn a_merge_with_recorded_keys_changes_no_other_leaves() {
     let same = division(64, 4);
     let mut named = Merge::clone(&merge(&[2, 3, 4], &[5], Some(10)));
     named.notes.keys = BTreeMap::from([(3, vec![Token::Random(6), Token::Random(7)]), (4, vec![])]);
@@ -168,7 +168,7 @@ fn a_wider_division_of_the_same_ranges_follows_from_a_narrower_one() {
 }
 
 #[test]
-fn a_file_gives_it_back_and_only_what_was_written() {
+fn a_file_gives_back_what_was_written_or_nothing() {
     let mut before = remembered();
     let at = Division {
         ranges: vec![range(5, 9), range(90, 1)],

@@ -11,21 +11,21 @@ use crate::repair::error::{OperationError, Result};
 use crate::repair::job::JobControl;
 use crate::ring::RowRange;
 use crate::storage::Database;
-use crate::storage::original::can_have_key;
+use crate::storage::legacy::can_have_key;
 use log::Level;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Fewest and most leaves of a tree; 0.6 has up to as many.
+/// Fewest and most leaves of a tree, the latter as in 0.6.
 const LEAVES: (u64, u64) = (64, 1 << 15);
 
-/// Time that a tree that came unasked waits until this node builds its own: a node that repairs
-/// asks all, and its request may still be on its way.
+/// Delay of this node's tree after an unasked one: a repairing node asks all, and its request may
+/// still be on its way.
 const GRACE: Duration = Duration::from_secs(5);
 
 impl LegacyPeers {
-    /// Builds the tree of a column family for a neighbour, or for all, as soon as it is its turn.
+    /// Builds the tree of a column family for a neighbour, or for all.
     pub(super) fn want_tree(self: &Arc<Self>, family: FamilyId, by: Option<IpAddr>) {
         if !self.trees.want(family, by) {
             return;
@@ -47,7 +47,7 @@ impl LegacyPeers {
         let now = self.node.clock.monotonic();
         let mut to = self.neighbours(family, &self.node.look()?);
         if !receivers.all {
-            // One that has got the tree of this node since needs no other.
+            // Unless it got the tree of this node since.
             to.retain(|it| receivers.some.contains(it) && self.trees.waits((family, *it), now));
         }
         if to.is_empty() {
@@ -56,7 +56,7 @@ impl LegacyPeers {
         let name = self.node.storage.schema().family(family);
         let Ok(_permit) = self.writing.acquire().await else { return Ok(()) };
         let storage = Arc::clone(&self.node.storage);
-        let control = JobControl { stop: self.stop.clone(), ..JobControl::default() };
+        let control = JobControl { stop: self.node.stop.clone(), ..JobControl::default() };
         let work = move || {
             let tree = build(&storage, family, &control)?;
             let body = TreeResponse { family, tree: &java::encode(&tree)? };
@@ -112,7 +112,7 @@ pub(crate) fn build(
     };
     let builder = storage.row_builder(family, store.options().column_index_bytes)?;
     let mut sink = HashSink::new(builder, control, |row: HashedRow<'_>| {
-        // A row that the neighbours cannot have would make the ranges differ for ever.
+        // A row that the neighbours cannot have would always differ.
         if let Some(hash) = row.hash.filter(|_| can_have_key(row.key.key())) {
             tree.add(row.key.token(), &hash);
         }

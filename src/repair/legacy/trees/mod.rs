@@ -1,17 +1,16 @@
 //! Merkle trees of nodes of 0.6 and for them.
 //!
 //! ```text
-//! table    trees that are wanted, or wait for others: of this node, and of its neighbours
+//! table    requested trees, and trees that wait for their counterpart
 //! build    the tree of this node
-//! repair   an operator of this node wants replicas to be alike
+//! repair   repair by an operator of this node
 //! tree     a tree; `java` has its bytes
 //! ```
 //!
-//! A node that is asked for its tree (TREE_REQUEST) sends it to all with which it shares ranges
-//! (TREE_RESPONSE), not only to the one that has asked. When it has its own tree and that of a
-//! neighbour, it sends the neighbour its rows of the ranges in which they differ; the neighbour
-//! does the same. A neighbour that has sent its tree unasked waits for the one of this node, for
-//! two days: it gets it.
+//! A node that is asked for its tree (TREE_REQUEST) sends it to all nodes with which it shares
+//! ranges (TREE_RESPONSE). When it has its own tree and that of a neighbour, it sends the neighbour
+//! its rows of the ranges in which they differ, and the neighbour does the same. A neighbour that
+//! sends its tree unasked waits two days for this node's tree, and gets it.
 
 mod build;
 pub(crate) mod java;
@@ -36,21 +35,22 @@ use std::sync::Arc;
 use table::{Pair, Side};
 use tree::MerkleTree;
 
-/// Result of a comparison, and the rows that the neighbour has got because of it.
+/// Result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Compared {
-    /// Ranges that both have.
+    /// Shared ranges.
     ranges: usize,
-    /// Ranges in which they differ.
+    /// Differing ranges.
     differing: usize,
+    /// Rows that were sent to the neighbour.
     sent: TakenIn,
 }
 
-/// Result of a comparison, or why there is none.
+/// Result of a comparison, or the reason of its failure.
 type Outcome = Result<Compared, String>;
 
 impl LegacyPeers {
-    /// A node wants this one to send its tree to all neighbours.
+    /// Handles a request to send the tree to all neighbours.
     pub(super) fn on_tree_request(self: &Arc<Self>, message: &Message<'_>) -> Result<()> {
         let (from, schema) = (message.from, self.node.storage.schema());
         let TreeRequest { family } = TreeRequest::decode(message.body, schema)?;
@@ -60,7 +60,7 @@ impl LegacyPeers {
         Ok(())
     }
 
-    /// A neighbour sends its tree.
+    /// Handles the tree of a neighbour.
     pub(super) fn on_tree_response(self: &Arc<Self>, message: &Message<'_>) -> Result<()> {
         let from = message.from;
         let response = TreeResponse::decode(message.body, self.node.storage.schema())?;
@@ -87,13 +87,13 @@ impl LegacyPeers {
         if let Some(own) = self.trees.pair(pair, Side::Neighbour, &theirs, now) {
             return self.compare(pair, &own, &theirs).await;
         }
-        // Nobody has asked this node, which is waited for now.
+        // It came unasked: the neighbour waits for the tree of this node.
         self.want_tree(pair.0, Some(pair.1));
         Ok(())
     }
 
-    /// Compares the tree of this node with that of a neighbour, and sends the neighbour all rows
-    /// of the ranges in which they differ.
+    /// Compares the tree of this node with that of a neighbour, and sends the neighbour all rows of
+    /// differing ranges.
     async fn compare(&self, pair: Pair, own: &MerkleTree, theirs: &MerkleTree) -> Result<()> {
         let (family, other) = pair;
         let schema = self.node.storage.schema().family(family);
@@ -105,13 +105,10 @@ impl LegacyPeers {
             let line = format_args!("this node and {other} are consistent for {schema}");
             self.log(Level::Info, other, line);
         } else {
-            self.log(
-                Level::Info,
-                other,
-                format_args!(
-                    "Performing streaming repair of {differing} ranges to {other} for {schema}"
-                ),
+            let line = format!(
+                "Performing streaming repair of {differing} ranges to {other} for {schema}"
             );
+            self.log(Level::Info, other, line);
             let load = Load { keyspace: &schema.keyspace, ranges: &ranges, family: Some(family) };
             let pushed = self.push(other, load).await;
             match &pushed {
@@ -137,7 +134,7 @@ impl LegacyPeers {
         self.changed.notify_waiters();
     }
 
-    /// The live nodes of 0.6 that have ranges of a column family in common with this node.
+    /// The live nodes of 0.6 that share ranges of a column family with this node.
     fn neighbours(&self, family: FamilyId, look: &RingSnapshot) -> BTreeSet<IpAddr> {
         let legacy = look.live.iter().copied().filter(|it| look.is_legacy(*it));
         legacy.filter(|it| !self.shared_with((family, *it), look).is_empty()).collect()

@@ -1,4 +1,4 @@
-//! An operator of this node wants the replicas of a column family to be alike.
+//! Repair of a column family with nodes of 0.6, by an operator of this node.
 
 use super::{Compared, LegacyPeers};
 use crate::model::schema::FamilyId;
@@ -11,13 +11,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest wait for the tree of a replica, which it says nothing of meanwhile, and then for its
-/// rows.
+/// Longest wait for the tree of a replica, and then for its rows.
 const PATIENCE: Duration = Duration::from_hours(6);
 
 impl LegacyPeers {
-    /// Compares all that this node has of a column family with what its neighbours of 0.6 have, and
-    /// has all get what they lack. Returns when that is done, with what was done in the report.
+    /// Compares a column family with all neighbours of 0.6, and has all collect what they lack.
+    /// Adds the results to the report.
     pub(crate) async fn repair(
         self: &Arc<Self>,
         family: FamilyId,
@@ -30,11 +29,11 @@ impl LegacyPeers {
         let schema = self.node.storage.schema();
         let keyspace = &schema.family(family).keyspace;
         let now = self.node.clock.monotonic();
-        // A tree for which an earlier repair has waited in vain would be compared with new ones.
+        // An old tree must not be compared with new ones.
         self.trees.forget(family);
         let sessions = replicas.into_iter().map(|replica| {
             self.trees.expect((family, replica));
-            // Its rows, which come if something differs.
+            // For its rows, which come if there are differences.
             (replica, self.inbound.await_one(replica, keyspace, now))
         });
         let sessions: Vec<(IpAddr, Arc<Session>)> = sessions.collect();
@@ -55,7 +54,7 @@ impl LegacyPeers {
         outcome
     }
 
-    /// Waits for what a replica does.
+    /// Waits for the comparison and the rows of a replica.
     async fn await_replica(
         &self,
         (family, replica): (FamilyId, IpAddr),
@@ -72,15 +71,13 @@ impl LegacyPeers {
         if differing == 0 {
             return Ok(());
         }
-        let sum = report.collected.entry(replica).or_default();
-        *sum = (sum.0 + sent.rows, sum.1 + sent.bytes);
+        report.note_collected(replica, sent.rows, sent.bytes);
         let Some(taken) = self.wait_for(replica, PATIENCE, || Ok(rows.outcome())).await? else {
             return fail(late);
         };
         let taken = taken.map_err(OperationError::Failed)?;
-        let sum = report.collected.entry(self.node.local()).or_default();
-        *sum = (sum.0 + taken.rows, sum.1 + taken.bytes);
-        // Of rows in ranges that differ each counts, since nobody says which are alike.
+        report.note_collected(self.node.local(), taken.rows, taken.bytes);
+        // All rows of differing ranges count, since it is not known which are equal.
         report.rows_differed += sent.rows.max(taken.rows);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Trees that are wanted or wait for others, and outcomes that are waited for.
+//! Requested trees, trees that wait for their counterpart, and awaited outcomes.
 
 use super::Outcome;
 use super::tree::MerkleTree;
@@ -9,10 +9,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A tree says nothing any more of rows that were written since. The other one may take hours.
+/// Age at which a tree is dropped: newer rows are missing. Its counterpart may take hours.
 const STALE: Duration = Duration::from_hours(6);
 
-/// The node whose tree it is.
+/// Origin of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Own,
@@ -22,7 +22,7 @@ pub(super) enum Side {
 /// A neighbour, and a column family that it shares with this node.
 pub(super) type Pair = (FamilyId, IpAddr);
 
-/// A tree that waits for the other one of its pair.
+/// A tree that waits for its counterpart.
 #[derive(Debug)]
 struct Waiting {
     side: Side,
@@ -37,21 +37,20 @@ pub(super) struct Receivers {
     pub(super) some: BTreeSet<IpAddr>,
 }
 
-/// All that is under way with trees.
 #[derive(Debug, Default)]
 pub(crate) struct TreeTable(Mutex<rank::State, Tables>);
 
 #[derive(Debug, Default)]
 struct Tables {
-    /// Families whose trees are wanted or being built; these have no receivers.
+    /// Families with requested trees, and with trees under construction, which have no receivers.
     builds: BTreeMap<FamilyId, Receivers>,
     waiting: BTreeMap<Pair, Waiting>,
-    /// Comparisons that a repair waits for.
+    /// Comparisons that a repair awaits.
     outcomes: BTreeMap<Pair, Option<Outcome>>,
 }
 
 impl TreeTable {
-    /// Notes that a neighbour, or all, want a tree. Returns whether it is not being built yet.
+    /// Adds a receiver of a tree, or all neighbours. Returns whether no build is under way.
     pub(super) fn want(&self, family: FamilyId, by: Option<IpAddr>) -> bool {
         let mut tables = self.0.lock();
         let is_new = !tables.builds.contains_key(&family);
@@ -65,7 +64,7 @@ impl TreeTable {
         self.0.lock().builds.get(&family).is_some_and(|receivers| receivers.all)
     }
 
-    /// The receivers of the tree that is to be built now. With none it is not built any more.
+    /// The receivers of the tree to build now. `None` ends the build.
     pub(super) fn take_receivers(&self, family: FamilyId) -> Option<Receivers> {
         let mut tables = self.0.lock();
         let receivers = std::mem::take(tables.builds.get_mut(&family)?);
@@ -76,8 +75,7 @@ impl TreeTable {
         None
     }
 
-    /// There is a tree of one side: returns that of the other, if it has waited; else this one
-    /// waits.
+    /// Returns the waiting counterpart of a tree. Without one this tree waits.
     pub(super) fn pair(
         &self,
         pair: Pair,
@@ -103,24 +101,24 @@ impl TreeTable {
             .is_some_and(|it| it.side == Side::Neighbour && now.saturating_sub(it.since) < STALE)
     }
 
-    /// Forgets trees of a column family that wait: they are too old for what is begun now.
+    /// Drops waiting trees of a column family.
     pub(super) fn forget(&self, family: FamilyId) {
         self.0.lock().waiting.retain(|(waiting, _), _| *waiting != family);
     }
 
-    /// Keeps the outcome of the next comparison.
+    /// Awaits the outcome of the next comparison.
     pub(super) fn expect(&self, pair: Pair) {
         self.0.lock().outcomes.insert(pair, None);
     }
 
-    /// A comparison has ended.
+    /// Takes the outcome of a comparison.
     pub(super) fn end(&self, pair: Pair, outcome: Outcome) {
         if let Some(expected) = self.0.lock().outcomes.get_mut(&pair) {
             expected.get_or_insert(outcome);
         }
     }
 
-    /// The outcome of a comparison, as soon as it is known.
+    /// The outcome of an awaited comparison, once it is known.
     pub(super) fn outcome(&self, pair: Pair) -> Option<Outcome> {
         self.0.lock().outcomes.get(&pair).cloned().flatten()
     }

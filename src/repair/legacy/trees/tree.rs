@@ -1,8 +1,6 @@
-//! A tree as its leaves.
+//! A Merkle tree, kept as its leaves.
 
-use crate::repair::compare::TreeHash;
-use crate::repair::compare::leaves::{Leaves, cut, halved};
-use crate::repair::compare::ranges::{merged, middle, straight};
+use crate::repair::compare::leaves::{Leaves, TreeHash, cut, halved, merged, middle, straight};
 use crate::ring::{Partitioner, Token, TokenRange};
 use crate::storage::compaction::GcSpan;
 use std::cmp::Reverse;
@@ -14,11 +12,11 @@ const MOST_EVEN_DEPTH: u8 = 20;
 /// Most halvings of a range, as in 0.6.
 pub(super) const MOST_DEPTH: u8 = 126;
 
-/// The ring, divided into leaves. Only these are kept: a node above them has the XOR of what is
-/// below it, and where it would divide its range follows from the partitioner.
+/// The ring, divided into leaves. Only these are kept: the hash of an inner node is the XOR of
+/// those below it, and its token follows from the partitioner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MerkleTree {
-    partitioner: Partitioner,
+    pub(super) partitioner: Partitioner,
     leaves: Leaves,
 }
 
@@ -28,14 +26,14 @@ fn whole_ring() -> TokenRange {
 
 impl MerkleTree {
     /// An empty tree in which each range is halved this often, at most 20 times: for hashed tokens,
-    /// or where nothing is known of the rows. 15 times makes 32768 leaves, as many as 0.6 has.
+    /// or without samples. 15 times make 32768 leaves, as many as 0.6 has.
     pub(crate) fn even(partitioner: Partitioner, depth: u8) -> Self {
         let ranges = halved(partitioner, whole_ring(), depth.min(MOST_EVEN_DEPTH));
         Self { partitioner, leaves: Leaves::of_ranges(ranges) }
     }
 
-    /// An empty tree of at most this many leaves, which are small where there are many of these
-    /// tokens of rows. Without any it is even.
+    /// An empty tree of at most this many leaves, smaller ones where there are more samples.
+    /// Without samples it is even.
     pub(crate) fn by_samples(
         partitioner: Partitioner,
         mut samples: Vec<Token>,
@@ -51,7 +49,7 @@ impl MerkleTree {
             let end = if right.is_minimum() { samples.len() } else { before(right) };
             end - before(left)
         };
-        // By the number of samples, then by depth: which is to be halved next.
+        // By the number of samples, then by depth: the next one to be halved.
         let mut pieces = BinaryHeap::new();
         let whole = (Token::Minimum, Token::Minimum);
         pieces.push((samples.len(), Reverse(0), whole));
@@ -72,13 +70,13 @@ impl MerkleTree {
         Self::of_splits(partitioner, &splits)
     }
 
-    /// An empty tree that is divided at these tokens, which ascend.
+    /// An empty tree that is divided at these ascending tokens.
     fn of_splits(partitioner: Partitioner, splits: &[Token]) -> Self {
         Self { partitioner, leaves: Leaves::of_ranges(cut(whole_ring(), splits)) }
     }
 
-    /// A tree of these leaves with what lies between them. `None` unless the tokens ascend, none is
-    /// the minimum, and there is one leaf more.
+    /// A tree with these leaves, and the tokens between them. `None` unless the tokens ascend, none
+    /// is the minimum, and there is one leaf more.
     pub(super) fn of_leaves(
         partitioner: Partitioner,
         splits: &[Token],
@@ -86,23 +84,19 @@ impl MerkleTree {
     ) -> Option<Self> {
         let ascends = [Token::Minimum].iter().chain(splits).is_sorted_by(|a, b| a < b);
         let Self { leaves, .. } = Self::of_splits(partitioner, splits);
+        let hashes = hashes.into_iter().map(|hash| (hash, GcSpan::default()));
         let leaves = leaves.with_hashes(hashes)?;
         ascends.then_some(Self { partitioner, leaves })
     }
 
-    /// The partitioner of the tokens.
-    pub(crate) fn partitioner(&self) -> Partitioner {
-        self.partitioner
-    }
-
-    /// The tokens that end leaves, in order, but for the last leaf, which ends with the ring.
-    pub(crate) fn splits(&self) -> Vec<Token> {
-        let ends = self.leaves.ranges().iter().map(|range| range.end.clone());
+    /// The tokens that end leaves, in order. The last leaf ends with the ring.
+    pub(super) fn splits(&self) -> Vec<Token> {
+        let ends = self.leaves.0.iter().map(|leaf| leaf.range.end.clone());
         ends.filter(|end| !end.is_minimum()).collect()
     }
 
     /// The hashes of the leaves, in order.
-    pub(crate) fn leaves(&self) -> &[TreeHash] {
+    pub(super) fn hashes(&self) -> Vec<TreeHash> {
         self.leaves.hashes()
     }
 
@@ -111,72 +105,55 @@ impl MerkleTree {
         self.leaves.add(token, Some(hash), GcSpan::default());
     }
 
-    /// Where the two trees differ, within these ranges: as narrow as the leaves of both tell it, in
-    /// the order of the ring, and as few ranges as possible. One that reaches over the end of the
-    /// ring comes last.
+    /// The ranges in which two trees differ, within these ranges: as narrow as the leaves of both
+    /// allow, in the order of the ring, and as few as possible. One that wraps comes last.
     ///
     /// # Panics
     /// If the trees are of different partitioners.
     pub(crate) fn differences(&self, other: &Self, within: &[TokenRange]) -> Vec<TokenRange> {
         assert_eq!(self.partitioner, other.partitioner, "the tokens of one ring are of one kind");
         let mut found = Vec::new();
-        let (mut mine, mut theirs) = (self.spans().peekable(), other.spans().peekable());
+        let (mut mine, mut theirs) =
+            (self.leaves.0.iter().peekable(), other.leaves.0.iter().peekable());
         let mut start = Token::Minimum;
-        // Of the rows after `start`, in both trees.
+        // Hashes of the rows after `start`, in both trees.
         let mut sum = [TreeHash::default(); 2];
-        while let (Some((my_end, my_hash)), Some((their_end, their_hash))) =
-            (mine.peek().copied(), theirs.peek().copied())
-        {
+        while let (Some(my), Some(their)) = (mine.peek().copied(), theirs.peek().copied()) {
             // The minimum as an end comes after all others.
             let order = |end: &Token| (end.is_minimum(), end.clone());
-            let (my_order, their_order) = (order(my_end), order(their_end));
+            let (my_order, their_order) = (order(&my.range.end), order(&their.range.end));
             if my_order <= their_order {
-                sum[0].combine(my_hash);
+                sum[0].combine(&my.hash);
                 mine.next();
             }
             if their_order <= my_order {
-                sum[1].combine(their_hash);
+                sum[1].combine(&their.hash);
                 theirs.next();
             }
             if my_order == their_order {
                 if sum[0] != sum[1] {
-                    found.push(TokenRange { start: start.clone(), end: my_end.clone() });
+                    found.push(TokenRange { start, end: my.range.end.clone() });
                 }
-                (start, sum) = (my_end.clone(), [TreeHash::default(); 2]);
+                (start, sum) = (my.range.end.clone(), [TreeHash::default(); 2]);
             }
         }
         around(intersect(&found, &straight(within)))
     }
-
-    /// The leaves with their ends, the last one with the minimum.
-    fn spans(&self) -> impl Iterator<Item = (&Token, &TreeHash)> {
-        self.leaves.ranges().iter().map(|range| &range.end).zip(self.leaves.hashes())
-    }
 }
 
-fn lesser_end(a: &Token, b: &Token) -> Token {
-    if b.is_minimum() || !a.is_minimum() && a < b { a.clone() } else { b.clone() }
+fn lesser_end<'a>(a: &'a Token, b: &'a Token) -> &'a Token {
+    if b.is_minimum() || !a.is_minimum() && a < b { a } else { b }
 }
 
-/// The common part of both, which are straight and in order.
+/// The intersection of ordered ranges that do not wrap.
 fn intersect(a: &[TokenRange], b: &[TokenRange]) -> Vec<TokenRange> {
-    let mut found = Vec::new();
-    let (mut left, mut right) = (a.iter().peekable(), b.iter().peekable());
-    while let (Some(x), Some(y)) = (left.peek(), right.peek()) {
-        let start = x.start.clone().max(y.start.clone());
-        let end = lesser_end(&x.end, &y.end);
-        let (x_ends, y_ends) = (x.end == end, y.end == end);
-        if end.is_minimum() || start < end {
-            found.push(TokenRange { start, end });
-        }
-        if x_ends {
-            left.next();
-        }
-        if y_ends {
-            right.next();
-        }
-    }
-    merged(found)
+    let common = |(x, y): (&TokenRange, &TokenRange)| {
+        let (start, end) = ((&x.start).max(&y.start), lesser_end(&x.end, &y.end));
+        let is_any = end.is_minimum() || start < end;
+        is_any.then(|| TokenRange { start: start.clone(), end: end.clone() })
+    };
+    let pairs = a.iter().flat_map(|x| b.iter().map(move |y| (x, y)));
+    merged(pairs.filter_map(common).collect())
 }
 
 /// Joins the last range with the first one where the ring closes.
@@ -213,7 +190,7 @@ mod tests {
         let tree = MerkleTree::even(RANDOM, 2);
         let quarter = |i: u128| Token::Random(i << 125);
         assert_eq!(tree.splits(), [quarter(1), quarter(2), quarter(3)]);
-        assert_eq!(tree.leaves().len(), 4);
+        assert_eq!(tree.hashes().len(), 4);
         for partitioner in Partitioner::ALL {
             let tree = MerkleTree::even(partitioner, 10);
             assert_eq!(tree.splits().len(), (1 << 10) - 1, "{partitioner:?}");
@@ -226,7 +203,7 @@ mod tests {
         let ordered = Partitioner::OrderPreserving;
         let samples: Vec<Token> = (0..100).map(|i| ordered.token(&[b'a' + i % 26])).collect();
         let tree = MerkleTree::by_samples(ordered, samples.clone(), 64);
-        assert_eq!(tree.leaves().len(), 64);
+        assert_eq!(tree.hashes().len(), 64);
         let splits = tree.splits();
         let leaves = |token: &Token| splits.partition_point(|split| split < token);
         let mut used: Vec<usize> = samples.iter().map(leaves).collect();
@@ -235,7 +212,7 @@ mod tests {
         assert_eq!(used.len(), 26, "each letter has a leaf of its own");
         // However many samples are alike, there is an end.
         let same = vec![ordered.token(b"key"); 100];
-        assert!(MerkleTree::by_samples(ordered, same, 1 << 15).leaves().len() <= 127);
+        assert!(MerkleTree::by_samples(ordered, same, 1 << 15).hashes().len() <= 127);
         assert_eq!(MerkleTree::by_samples(RANDOM, Vec::new(), 32), MerkleTree::even(RANDOM, 5));
     }
 

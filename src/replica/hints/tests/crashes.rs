@@ -52,7 +52,7 @@ fn store_some(store: &HintStore, model: &mut Model, rng: &mut fastrand::Rng) {
     model.stored.insert(model.next);
     model.next += 1;
     if rng.u8(..10) == 0 {
-        store.wait_durable(position).unwrap();
+        wait_durable(store, position).unwrap();
         model.durable.clone_from(&model.stored);
     }
 }
@@ -125,7 +125,7 @@ fn lose_power(seed: u64) {
         let result = store.store(ada(), &mutation(number));
         if let Ok(position) = result {
             stored = number + 1;
-            if rng.u8(..4) == 0 && store.wait_durable(position).is_ok() {
+            if rng.u8(..4) == 0 && wait_durable(&store, position).is_ok() {
                 durable = stored;
             }
         }

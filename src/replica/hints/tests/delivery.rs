@@ -39,7 +39,7 @@ fn a_real_disk_does_the_same() {
     let store = open();
     store_all(&store, ada(), 0..20);
     let v6: IpAddr = "2001:db8::7".parse().unwrap();
-    store.wait_durable(store.store(v6, &mutation(7)).unwrap()).unwrap();
+    wait_durable(&store, store.store(v6, &mutation(7)).unwrap()).unwrap();
     store.acknowledge(store.read_batch(ada(), 1).unwrap().unwrap().end);
     store.close().unwrap();
     let store = open();
@@ -246,7 +246,7 @@ fn hints_come_in_from_many_threads_while_they_are_delivered() {
                     for number in thread * EACH..(thread + 1) * EACH {
                         let position = store.store(ada(), &mutation(number)).unwrap();
                         if number % 10 == 0 {
-                            store.wait_durable(position).unwrap();
+                            wait_durable(store, position).unwrap();
                         }
                     }
                 })

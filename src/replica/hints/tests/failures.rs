@@ -55,10 +55,10 @@ fn a_sync_without_news_costs_nothing() {
     let rig = Rig::new();
     let store = rig.open();
     let position = store.store(ada(), &mutation(1)).unwrap();
-    store.wait_durable(position).unwrap();
+    wait_durable(&store, position).unwrap();
     let changes = rig.fs.changes();
     store.sync().unwrap();
-    store.wait_durable(position).unwrap();
+    wait_durable(&store, position).unwrap();
     assert_eq!(rig.fs.changes(), changes);
 }
 
@@ -148,17 +148,17 @@ fn a_failed_sync_is_not_repeated() {
     let lost = store.store(ada(), &mutation(1)).unwrap();
     store.on_durable(lost, told.callback());
     rig.fs.inject(Fault::next(Operation::Sync, Errno::IO));
-    let error = store.wait_durable(lost).unwrap_err();
+    let error = wait_durable(&store, lost).unwrap_err();
     assert!(error.to_string().contains("cannot sync"), "{error}");
     assert_eq!(told.take(), [error.to_string()]);
     let syncs = rig.fs.count(Operation::Sync);
     store.sync().unwrap();
-    assert!(store.wait_durable(lost).is_err());
+    assert!(wait_durable(&store, lost).is_err());
     assert_eq!(rig.fs.count(Operation::Sync), syncs);
     // Further hints are durable, in another file.
     let position = store.store(ada(), &mutation(2)).unwrap();
     assert!(position.segment > lost.segment);
-    store.wait_durable(position).unwrap();
+    wait_durable(&store, position).unwrap();
     assert_eq!(drain(&store, ada()), range(0..3), "what can be read is delivered");
 }
 
@@ -185,9 +185,9 @@ fn nothing_new_is_durable_after_names_were_lost() {
     rig.fs.inject(Fault::next(Operation::SyncDir, Errno::IO));
     assert!(store.sync().is_err());
     assert_eq!(told.take().len(), 1);
-    assert!(store.wait_durable(position).is_err());
+    assert!(wait_durable(&store, position).is_err());
     let other = store.store(bob(), &mutation(2)).unwrap();
-    assert!(store.wait_durable(other).is_err());
+    assert!(wait_durable(&store, other).is_err());
     assert_eq!(drain(&store, ada()), [1]);
 }
 

@@ -9,7 +9,7 @@ mod owners;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use crate::base::fs::FileSystem;
@@ -23,6 +23,17 @@ use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
 use super::*;
 
 const DIRECTORY: &str = "/data/hints";
+
+/// Syncs, unless it is known already whether a hint is durable.
+fn wait_durable(store: &HintStore, position: HintPosition) -> Result<(), HintError> {
+    let (sender, receiver) = mpsc::channel();
+    store.on_durable(position, Box::new(move |answer| drop(sender.send(answer))));
+    if let Ok(answer) = receiver.try_recv() {
+        return answer;
+    }
+    let synced = store.sync();
+    receiver.try_recv().unwrap_or(synced)
+}
 
 fn ada() -> IpAddr {
     "10.0.0.1".parse().unwrap()

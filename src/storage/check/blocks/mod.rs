@@ -9,9 +9,7 @@
 //! every open file has in memory.
 
 mod damages;
-mod extents;
-mod index_check;
-mod row_check;
+mod rows;
 mod sound_rows;
 
 pub use sound_rows::SoundRows;
@@ -22,11 +20,11 @@ use crate::model::comparator::{Comparator, ComparatorRegistry, hex};
 use crate::storage::error::{FileContext, FileError};
 use crate::storage::sstable::Properties;
 use crate::storage::sstable::block::{self, Block, BlockHandle, BlockKind};
+use crate::storage::sstable::entry::decode_summary;
 use crate::storage::sstable::filter::Filter;
 use crate::storage::sstable::scan::{BlockScan, Frame, Piece};
-use crate::storage::sstable::summary;
 use damages::Damages;
-use row_check::{RowCheck, Scope};
+use rows::{RowCheck, Scope};
 use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
@@ -157,14 +155,14 @@ impl<'a> Run<'a> {
         let Some(rows) = &mut self.rows else { return };
         match kind {
             BlockKind::Data => rows.data_block(handle, block, damages),
-            BlockKind::ColumnIndex => drop(rows.index.unclaimed.insert(handle.offset)),
+            BlockKind::ColumnIndex => drop(rows.unclaimed.insert(handle.offset)),
             _ => rows.row_index_block(self.file, handle, block, damages),
         }
     }
 
     fn check_summary(&mut self, handle: BlockHandle, block: &Block) {
         let Some(rows) = &mut self.rows else { return };
-        let listed = summary::decode(rows.scope.partitioner, block.bytes());
+        let listed = decode_summary(rows.scope.partitioner, block.bytes());
         if let Ok(listed) = &listed {
             let blocks: Vec<_> = listed.iter().map(|(head, _)| head.block.range()).collect();
             self.damages.find_index_blocks(&blocks);
@@ -172,7 +170,7 @@ impl<'a> Run<'a> {
         rows.settle(&mut self.damages);
         let reason = match listed {
             Err(_) => "the summary cannot be read",
-            Ok(listed) if !rows.index.agrees_with(&listed) => {
+            Ok(listed) if !rows.agrees_with(&listed) => {
                 "the summary does not list the row index blocks"
             }
             Ok(_) => return,

@@ -5,7 +5,7 @@
 //! keep the deletions of rows of which nothing else is left. A block of the row index stands after
 //! the data of its rows, so a second scan of the file runs ahead to find it.
 
-use super::index_check::{UNREADABLE_ENTRY, keyed_entry};
+use super::rows::{UNREADABLE_ENTRY, keyed_entry};
 use crate::base::fs::File;
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;

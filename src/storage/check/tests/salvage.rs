@@ -3,15 +3,16 @@ use crate::kit::disk::SimFileSystem;
 use crate::model::cell::Cell;
 use crate::model::comparator::ComparatorRegistry;
 use crate::model::deletion::Deletion;
+use crate::model::schema::ColumnFamilySchema;
 use crate::ring::Partitioner;
 use crate::storage::check::{Expected, Item, Loss, Report, Salvaged, SoundRows, salvage, verify};
+use crate::storage::error::FileError;
 use crate::storage::sstable::block::{BlockKind, HEAD_LENGTH};
-use crate::storage::sstable::scan::{BlockScan, Piece};
-use crate::storage::sstable::split_writer::Paths;
+use crate::storage::sstable::scan::{BlockScan, Frame, Piece};
 use crate::storage::sstable::tests::samples::{
     self, FOLDER, Row, blocks, disk, family, is_small, options, rows,
 };
-use crate::storage::sstable::{self, SplitWriter};
+use crate::storage::sstable::{self, OutputOptions, Outputs, SplitWriter};
 use proptest::prelude::*;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -36,11 +37,11 @@ fn save(disk: &Arc<SimFileSystem>, is_super: bool) -> (Salvaged, Vec<Row>) {
     let expected = Expected { family: Some(Arc::clone(&family)), partitioner: Some(P) };
     let report = check(disk, &path(), &expected);
     let mut number = 1;
-    let paths = Paths::new(|| {
+    let paths = || {
         number += 1;
         Ok(Path::new(FOLDER).join(format!("cf-{number}.sst")))
-    });
-    let mut sink = SplitWriter::new(&**disk, &family, options(P), 7, 0, paths);
+    };
+    let mut sink = split_writer(disk, &family, paths);
     let salvaged = salvage(&**disk, &report, (&family, P), &mut sink, &mut |_| {}).unwrap();
     let mut saved = Vec::new();
     for file in sink.finish().unwrap() {
@@ -48,6 +49,15 @@ fn save(disk: &Arc<SimFileSystem>, is_super: bool) -> (Salvaged, Vec<Row>) {
         disk.remove_file(&file.path).unwrap();
     }
     (salvaged, saved)
+}
+
+fn split_writer<'a>(
+    disk: &Arc<SimFileSystem>,
+    family: &Arc<ColumnFamilySchema>,
+    paths: impl FnMut() -> Result<PathBuf, FileError> + Send + 'a,
+) -> SplitWriter<'a> {
+    let (fs, options) = (Arc::clone(disk) as _, OutputOptions::unsplit(options(P), 7, 0));
+    SplitWriter::new(Outputs::new(&fs, family, options, paths))
 }
 
 fn check(disk: &SimFileSystem, path: &Path, expected: &Expected) -> Report {
@@ -202,7 +212,7 @@ fn blocks_of_another_file_within_a_value_are_not_taken_for_blocks() {
     samples::write(&*disk, &path(), &family, options, &[row]);
     disk.corrupt(&path(), 8 + 3, 1).unwrap();
     let file = disk.open(&path()).unwrap();
-    let scanned: Vec<_> = BlockScan::new(&*file, &path()).unwrap().collect();
+    let scanned: Vec<_> = BlockScan::within(&*file, &Frame::read(&*file).unwrap()).collect();
     let is_skipped = |range: &Range<u64>| range.end - range.start > inner.len() as u64;
     assert!(matches!(&scanned[0], Piece::Damage { range, .. } if is_skipped(range)));
     assert_eq!(scanned.len(), 5, "row index, summary, filter and properties are behind it");
@@ -219,11 +229,11 @@ fn blocks_of_another_file_within_a_value_are_not_taken_for_blocks() {
 fn rows_and_cells_out_of_order_go_to_further_files() {
     let (disk, family) = (disk(), family(false));
     let mut number = 0;
-    let paths = Paths::new(|| {
+    let paths = || {
         number += 1;
         Ok(Path::new(FOLDER).join(format!("cf-{number}.sst")))
-    });
-    let mut writer = SplitWriter::new(&*disk, &family, options(P), 4, 0, paths);
+    };
+    let mut writer = split_writer(&disk, &family, paths);
     let [a, b] = ["a", "b"].map(|key| P.decorate(key.into()));
     let cell = |name: &str| Cell::live(b"", name.as_bytes(), b"", 1);
     for (key, names) in [(&b, "pqo"), (&a, "x"), (&b, "yy")] {
@@ -248,8 +258,8 @@ fn files_that_are_not_finished_go_again() {
     let (disk, family) = (disk(), family(false));
     let first = Path::new(FOLDER).join("cf-1.sst");
     let mut paths = [first.clone(), Path::new(FOLDER).join("cf-2.sst")].into_iter();
-    let paths = Paths::new(move || Ok(paths.next().unwrap()));
-    let mut writer = SplitWriter::new(&*disk, &family, options(P), 4, 0, paths);
+    let paths = move || Ok(paths.next().unwrap());
+    let mut writer = split_writer(&disk, &family, paths);
     for _ in 0..2 {
         writer.begin_row(&P.decorate("k".into()), Deletion::at(1, 2)).unwrap();
         writer.end_row().unwrap();

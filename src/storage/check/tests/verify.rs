@@ -149,7 +149,7 @@ fn damages_name_the_rows_they_concern_and_nothing_else_is_told() {
     }
 }
 
-/// What is told when the only block of the row index is destroyed, of these rows.
+/// Report of a destroyed row index block, the only one, of these rows.
 fn without_row_index(rows: &[samples::Row]) -> Vec<String> {
     let (disk, family) = (disk(), family(false));
     let options = WriterOptions { index_interval: 100, block_bytes: 1 << 14, ..uncompressed() };
@@ -219,7 +219,7 @@ fn what_the_disk_cannot_read_is_damage() {
     assert!(check(&*disk).is_sound());
 }
 
-/// What is told when a block with right checksums says something else.
+/// Report of a block with right checksums and other content.
 fn with_tampered(kind: BlockKind, text: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Report {
     let disk = sample_with(false, uncompressed());
     assert!(check(&*disk).is_sound());
@@ -235,7 +235,7 @@ fn with_tampered(kind: BlockKind, text: &[u8], change: impl FnOnce(&mut Vec<u8>)
     check(&*disk)
 }
 
-/// What is told when one text in a block is replaced by another.
+/// Report of a block in which one text is replaced by another.
 fn with_replaced(kind: BlockKind, old: &[u8], new: &[u8]) -> Report {
     with_tampered(kind, old, |bytes| {
         let at = bytes.windows(old.len()).position(|window| window == old).expect("it is there");

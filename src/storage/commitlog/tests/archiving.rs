@@ -7,9 +7,9 @@ use rustix::io::Errno;
 use crate::base::fs::FileSystem;
 use crate::kit::disk::{Fault, Operation, SimFileSystem, Survival};
 
-use super::super::archive::{ArchiveReplay, segment_ids};
 use super::appending::wait_until;
 use super::*;
+use crate::storage::archive::{ArchiveReplay, archive_all};
 
 fn archive() -> &'static Path {
     Path::new("/backup")
@@ -40,12 +40,11 @@ fn in_log(fs: &SimFileSystem) -> Vec<u64> {
     segment_ids(fs, dir()).unwrap()
 }
 
-/// What the archive leads to from a position on, and what was delivered.
+/// Surveys and replays the archive from a position on.
 fn survey(fs: &SimFileSystem, base: Position, until: Option<u64>) -> (ArchiveReplay, Vec<Vec<u8>>) {
-    let dirs = [archive().to_owned()];
-    let replay = ArchiveReplay::survey::<Infallible>(fs, &dirs, base, until).unwrap();
+    let replay = ArchiveReplay::survey::<Infallible>(fs, archive(), None, base, until).unwrap();
     let mut found = Vec::new();
-    let delivered = replay.deliver::<Infallible>(fs, archive(), &mut |_, body| {
+    let delivered = replay.deliver::<Infallible>(fs, &mut |_, body| {
         found.push(body.to_vec());
         Ok(())
     });
@@ -125,9 +124,9 @@ fn a_power_loss_never_takes_a_segment_from_both_places() {
             fs.crash_keeping(survival, &mut fastrand::Rng::with_seed(changes));
             // What a restore does with what is left in the log.
             let shared: Arc<dyn FileSystem> = Arc::new(fs.clone());
-            super::super::archive::archive_all(&shared, dir(), archive()).unwrap();
+            archive_all(&*shared, dir(), archive()).unwrap();
             let (replay, found) = survey(&fs, Position::default(), None);
-            assert_eq!((replay.missing.len(), replay.damaged.len()), (0, 0), "{changes}");
+            assert_eq!((replay.missing.len(), replay.lost.len()), (0, 0), "{changes}");
             assert!(found.len() >= promised.len() && found.starts_with(&promised), "{changes}");
             if ended.is_ok() {
                 assert_eq!(found.len(), 6);
@@ -165,7 +164,7 @@ fn a_missing_run_is_noticed() {
     }
 }
 
-/// Where the archive is on another disk, that is what makes room here.
+/// An archive on another disk makes room in the log.
 #[test]
 fn on_a_full_disk_the_active_segment_goes_to_the_archive_at_once() {
     let (fs, clock) = disk();

@@ -11,7 +11,7 @@ use super::*;
 
 const RUNS: usize = 5;
 
-/// What the log must still know.
+/// Content that the log must still have.
 #[derive(Default)]
 struct Model {
     /// Everything ever appended.
@@ -44,7 +44,7 @@ impl Model {
     }
 
     /// Flushes a family of this run, up to some record.
-    fn flush(&mut self, disk: &Disk, log: &CommitLog, run: u64, rng: &mut fastrand::Rng) {
+    fn flush(&mut self, disk: &SimFileSystem, log: &CommitLog, run: u64, rng: &mut fastrand::Rng) {
         let family = rng.u32(1..4);
         let Some(up_to) = rng.choice(self.acknowledged.iter().copied()) else { return };
         log.discard_completed(family, up_to).unwrap();
@@ -52,7 +52,7 @@ impl Model {
         self.note_gone(disk);
     }
 
-    fn delete_replayed(&mut self, disk: &Disk, log: &CommitLog, run: u64) {
+    fn delete_replayed(&mut self, disk: &SimFileSystem, log: &CommitLog, run: u64) {
         log.delete_replayed().unwrap();
         self.forget(|_, at| at.segment < run);
         self.note_gone(disk);
@@ -65,7 +65,7 @@ impl Model {
         (self.durable, self.acknowledged) = (keep(&self.durable), keep(&self.acknowledged));
     }
 
-    fn note_gone(&mut self, disk: &Disk) {
+    fn note_gone(&mut self, disk: &SimFileSystem) {
         let files = disk.files();
         let is_gone = |at: &&Position| !files.contains(&path_of(at.segment));
         self.gone = self.written.keys().filter(is_gone).copied().collect();
@@ -88,7 +88,7 @@ impl Model {
 /// Several runs of the log on one disk, each with random work and a random end.
 fn live_through(seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
-    let mut disk = Disk::default();
+    let mut disk = disk::disk();
     let mut model = Model::default();
     for _ in 0..RUNS {
         let (replayed, found) = try_read_back(&disk, false).expect("a crash is no damage");
@@ -125,7 +125,7 @@ fn live_through(seed: u64) {
 /// either refuses, or gives records that were written.
 fn live_with_damage(seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
-    let disk = Disk::default();
+    let disk = disk::disk();
     let log = open(&disk, ON_DEMAND, rng.choice([300, 700, 5000]).unwrap());
     let mut model = Model::default();
     for _ in 0..rng.usize(1..60) {
@@ -168,7 +168,7 @@ fn live_with_damage(seed: u64) {
 
 #[test]
 fn what_was_replayed_after_a_kill_survives_a_power_loss() {
-    let disk = Disk::default();
+    let disk = disk::disk();
     let log = open(&disk, ON_DEMAND, 700);
     let records = fill(&log, 1, 40);
     let killed = disk.after_kill();

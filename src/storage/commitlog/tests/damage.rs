@@ -3,8 +3,8 @@
 use super::*;
 
 /// A log of several segments, everything synced, not closed: killed right after the sync.
-fn synced_log() -> (Disk, Records) {
-    let disk = Disk::default();
+fn synced_log() -> (SimFileSystem, Records) {
+    let disk = disk::disk();
     let log = open(&disk, ON_DEMAND, 400);
     let records = fill(&log, 1, 20);
     log.sync_now().unwrap();
@@ -12,7 +12,7 @@ fn synced_log() -> (Disk, Records) {
     (disk.after_kill(), records)
 }
 
-fn damage_of(disk: &Disk) -> Damage {
+fn damage_of(disk: &SimFileSystem) -> Damage {
     match try_read_back(disk, false) {
         Err(ReplayError::Damaged(damage)) => damage,
         other => panic!("not damaged but {other:?}"),
@@ -27,7 +27,7 @@ fn survivors(all: &Records, found: &Records) -> Vec<usize> {
 
 #[test]
 fn the_last_record_may_be_torn_at_every_byte() {
-    let disk = Disk::default();
+    let disk = disk::disk();
     let log = open(&disk, ON_DEMAND, 2000);
     let records = fill(&log, 1, 5);
     let disk = disk.after_kill();
@@ -55,7 +55,7 @@ fn the_last_record_may_be_torn_at_every_byte() {
 
 #[test]
 fn the_only_segment_may_not_be_truncated_at_any_byte() {
-    let disk = Disk::default();
+    let disk = disk::disk();
     let log = open(&disk, BATCH, 1000);
     let records = fill(&log, 1, 5);
     log.wait_synced(log.position()).unwrap();
@@ -77,7 +77,7 @@ fn the_only_segment_may_not_be_truncated_at_any_byte() {
 
 #[test]
 fn a_sealed_segment_may_be_as_short_as_its_content() {
-    let disk = Disk::default();
+    let disk = disk::disk();
     let log = open(&disk, BATCH, 1000);
     let records = fill(&log, 1, 5);
     log.close().unwrap();
@@ -91,7 +91,7 @@ fn a_sealed_segment_may_be_as_short_as_its_content() {
 
 #[test]
 fn a_record_behind_a_hole_that_was_never_synced_is_kept() {
-    let disk = Disk::default();
+    let disk = disk::disk();
     let log = open(&disk, ON_DEMAND, 2000);
     let records = fill(&log, 1, 5);
     let disk = disk.after_kill();
@@ -157,7 +157,7 @@ fn a_segment_of_a_later_version_stops_the_start_in_any_case() {
 
 #[test]
 fn a_record_image_inside_a_value_is_never_replayed() {
-    let disk = Disk::default();
+    let disk = disk::disk();
     let log = open(&disk, ON_DEMAND, 4000);
     let first = log.append(b"drop everything", &[1]).unwrap();
     let image = disk.content(&path_of(5000));

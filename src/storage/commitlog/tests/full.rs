@@ -3,7 +3,7 @@
 use crate::base::fs::FileSystem;
 use crate::kit::disk::SimFileSystem;
 
-use super::super::archive::segment_ids;
+use super::files::segment_ids;
 use super::*;
 
 const SEGMENT_BYTES: u64 = 1 << 14;

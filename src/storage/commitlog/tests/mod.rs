@@ -14,17 +14,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::kit::clock::ManualClock;
+use crate::kit::disk::SimFileSystem;
 use crate::storage::log::Reason;
 
 use super::*;
-use disk::Disk;
 
 /// Syncs only when told to.
 const ON_DEMAND: SyncPolicy = SyncPolicy::Periodic { every: Duration::from_hours(1) };
 
 const BATCH: SyncPolicy = SyncPolicy::Batch { window: Duration::ZERO };
 
-/// What is easier in tests.
+/// Shorter forms for tests.
 impl CommitLog {
     fn append(&self, body: &[u8], families: &[u32]) -> Result<Position, LogError> {
         let end = self.append_all([(body, families)].into_iter(), true)?;
@@ -50,12 +50,17 @@ fn options(sync: SyncPolicy, segment_bytes: u64) -> LogOptions {
 }
 
 /// Opens the log of a disk without looking at what replay delivers.
-fn open(disk: &Disk, sync: SyncPolicy, segment_bytes: u64) -> CommitLog {
+fn open(disk: &SimFileSystem, sync: SyncPolicy, segment_bytes: u64) -> CommitLog {
     let (replayed, _) = read_back(disk);
     open_behind(disk, sync, segment_bytes, replayed)
 }
 
-fn open_behind(disk: &Disk, sync: SyncPolicy, segment_bytes: u64, replayed: Replayed) -> CommitLog {
+fn open_behind(
+    disk: &SimFileSystem,
+    sync: SyncPolicy,
+    segment_bytes: u64,
+    replayed: Replayed,
+) -> CommitLog {
     let clock = Arc::new(ManualClock::at_micros(5_000_000));
     let rng = fastrand::Rng::with_seed(replayed.newest_id);
     let fs = Arc::new(disk.clone());
@@ -65,7 +70,7 @@ fn open_behind(disk: &Disk, sync: SyncPolicy, segment_bytes: u64, replayed: Repl
 type Records = Vec<(Position, Vec<u8>)>;
 
 fn try_read_back(
-    disk: &Disk,
+    disk: &SimFileSystem,
     accept_loss: bool,
 ) -> Result<(Replayed, Records), ReplayError<Infallible>> {
     let mut records = Vec::new();
@@ -78,11 +83,11 @@ fn try_read_back(
     Ok((replayed, records))
 }
 
-fn read_back(disk: &Disk) -> (Replayed, Records) {
+fn read_back(disk: &SimFileSystem) -> (Replayed, Records) {
     try_read_back(disk, false).unwrap()
 }
 
-/// Appends so many records of distinct content, all of one family.
+/// Appends `count` records of distinct content, all of one family.
 fn fill(log: &CommitLog, family: u32, count: u32) -> Records {
     let body = |n: u32| format!("record {n} of family {family}").into_bytes();
     (0..count).map(|n| (log.append(&body(n), &[family]).unwrap(), body(n))).collect()

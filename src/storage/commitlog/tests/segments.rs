@@ -1,13 +1,16 @@
 //! Rotation, discarding, full disks, and what is found at the start.
 
+use rustix::io::Errno;
+
 use crate::base::fs::{FileSystem, OsFileSystem};
+use crate::kit::disk::{Fault, Operation};
 
 use super::appending::wait_until;
 use super::*;
 
 #[test]
 fn who_must_not_block_is_not_kept_until_a_segment_is_made() {
-    let disk = Disk::default();
+    let disk = disk::disk();
     let log = open(&disk, ON_DEMAND, 1000);
     let append = |bytes: usize, may_block| {
         let body = vec![1; bytes];
@@ -26,7 +29,7 @@ fn who_must_not_block_is_not_kept_until_a_segment_is_made() {
 
 #[test]
 fn a_discard_that_is_older_than_the_last_record_keeps_the_segment() {
-    let disk = Disk::default();
+    let disk = disk::disk();
     let log = open(&disk, ON_DEMAND, 1000);
     let before = log.append(&[1; 300], &[1]).unwrap();
     let after = log.append(&[1; 300], &[1]).unwrap();
@@ -39,7 +42,7 @@ fn a_discard_that_is_older_than_the_last_record_keeps_the_segment() {
 
 #[test]
 fn positions_grow_whatever_the_clock_says() {
-    let disk = Disk::default();
+    let disk = disk::disk();
     let mut last = Position::default();
     for _ in 0..3 {
         let log = open(&disk, ON_DEMAND, 1000);
@@ -47,7 +50,7 @@ fn positions_grow_whatever_the_clock_says() {
         assert!(position > last);
         last = position;
     }
-    let fs = Arc::new(Disk::default());
+    let fs = Arc::new(disk::disk());
     let clock = Arc::new(ManualClock::at_micros(-5));
     let options = LogOptions { first_segment: 77, ..options(ON_DEMAND, 1000) };
     let rng = fastrand::Rng::with_seed(1);
@@ -93,18 +96,18 @@ fn a_real_directory_works_like_the_one_in_memory() {
 
 #[test]
 fn a_larger_segment_that_cannot_be_made_leaves_the_one_that_is_ready() {
-    let disk = Disk::default();
+    let disk = disk::disk();
     let log = open(&disk, ON_DEMAND, 1000);
     log.append(&[1; 600], &[1]).unwrap();
     wait_until(|| disk.content_len(&path_of(5001)) == Some(1000));
-    disk.set(|faults| faults.sync = true);
+    disk.inject(Fault { times: u64::MAX, ..Fault::next(Operation::Sync, Errno::IO) });
     assert!(matches!(log.append(&[2; 5000], &[1]), Err(LogError::Io { .. })));
     assert_eq!(log.append(&[3; 600], &[1]).unwrap().segment, 5001, "without a sync");
-    disk.set(|faults| faults.sync = false);
+    disk.forget_faults();
     assert_eq!(bodies(&read_back(&disk.after_kill()).1), vec![600, 600]);
 }
 
-impl Disk {
+impl SimFileSystem {
     fn content_len(&self, path: &Path) -> Option<usize> {
         self.read(path).ok().map(|content| content.len())
     }

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::kit::disk::Survival;
-use crate::storage::commitlog::archive::segment_files;
+use crate::storage::commitlog::segment_files;
 use fastrand::Rng;
+use std::path::PathBuf;
 
 fn segments(fs: &SimFileSystem) -> Vec<PathBuf> {
     segment_files(fs, Path::new("/log")).unwrap()

@@ -15,53 +15,22 @@ const FAMILY: FamilyId = FamilyId(0);
 /// Deletions made up to this second are older than `GCGraceSeconds`.
 const GC_BEFORE: i32 = 100;
 
-/// What the tests choose of a storage with one column family.
-#[derive(Debug, Clone)]
-struct Setup {
-    is_super: bool,
-    partitioner: Partitioner,
-    strategy: CompactionStrategy,
-    table_bytes: u64,
+/// A database at the second at which deletions made up to `GC_BEFORE` are too old.
+fn setup() -> Blog {
+    let clock = Arc::new(ManualClock::at_micros(i64::from(GC_BEFORE) * 1_000_000));
+    let family = FamilyOptions {
+        block_bytes: 1 << 10,
+        leveled_table_bytes: 1 << 20,
+        ..FamilyOptions::default()
+    };
+    Blog { gc_grace: Duration::ZERO, clock, family, ..Blog::default() }
 }
 
-impl Default for Setup {
-    fn default() -> Self {
-        Self {
-            is_super: false,
-            partitioner: Partitioner::OrderPreserving,
-            strategy: CompactionStrategy::SizeTiered,
-            table_bytes: 1 << 20,
-        }
-    }
-}
-
-impl Setup {
-    /// A storage in which nothing happens by itself.
-    fn open(&self, fs: &SimFileSystem) -> Result<Database, StorageError> {
-        let columns = Comparator::Bytes;
-        let kind = if self.is_super {
-            ColumnFamilyKind::Super { super_columns: Comparator::Bytes, columns }
-        } else {
-            ColumnFamilyKind::Standard { columns }
-        };
-        let (keyspace, name) = ("Blog".into(), "Authors".into());
-        let gc_grace = Duration::ZERO;
-        let family =
-            ColumnFamilySchema { gc_grace, ..ColumnFamilySchema::new(keyspace, name, kind) };
-        let components = Components {
-            fs: Arc::new(fs.clone()),
-            clock: Arc::new(ManualClock::at_micros(i64::from(GC_BEFORE) * 1_000_000)),
-            events: Events::ignored(),
-        };
-        let options_of = |_| FamilyOptions {
-            block_bytes: 1 << 10,
-            compaction_strategy: self.strategy,
-            leveled_table_bytes: self.table_bytes,
-            ..FamilyOptions::default()
-        };
-        let schema = Arc::new(Schema::new([Arc::new(family)]));
-        Database::open_without_threads(components, options(), self.partitioner, schema, options_of)
-    }
+fn leveled(leveled_table_bytes: u64) -> Blog {
+    let Blog { family, .. } = setup();
+    let compaction_strategy = CompactionStrategy::Leveled;
+    let family = FamilyOptions { compaction_strategy, leveled_table_bytes, ..family };
+    Blog { family, ..setup() }
 }
 
 /// A row as a replica knows it.

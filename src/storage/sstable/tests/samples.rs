@@ -9,7 +9,7 @@ use crate::model::key::RowKey;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
 use crate::ring::{DecoratedKey, Partitioner};
 use crate::storage::sstable::block::{self, BlockHandle, BlockKind, Compression};
-use crate::storage::sstable::scan::{BlockScan, Piece};
+use crate::storage::sstable::scan::{BlockScan, Frame, Piece};
 use crate::storage::sstable::{SsTableWriter, WriterOptions};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// A row: its deletion and its cells.
 pub(in crate::storage) type Row = (DecoratedKey, Deletion, Vec<Cell>);
 
-/// Where samples are written.
+/// Folder of samples.
 pub(in crate::storage) const FOLDER: &str = "/data/ks";
 
 /// A file system in memory with the folder of the samples.
@@ -111,10 +111,11 @@ pub(in crate::storage) fn blocks(
     path: &Path,
 ) -> Vec<(BlockHandle, BlockKind)> {
     let file = fs.open(path).unwrap();
-    let blocks = BlockScan::new(&*file, path).unwrap().map(|piece| match piece {
-        Piece::Block { handle, kind, .. } => (handle, kind),
-        damage @ Piece::Damage { .. } => panic!("{damage:?}"),
-    });
+    let blocks =
+        BlockScan::within(&*file, &Frame::read(&*file).unwrap()).map(|piece| match piece {
+            Piece::Block { handle, kind, .. } => (handle, kind),
+            damage @ Piece::Damage { .. } => panic!("{damage:?}"),
+        });
     blocks.collect()
 }
 

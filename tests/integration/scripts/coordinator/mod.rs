@@ -327,7 +327,7 @@ impl World {
             Command::Stats { node } => self.stats(*node),
             Command::Drops { node } => {
                 let drops = &self.nodes[node - 1].drops;
-                let dropped = Verb::ALL.into_iter().map(|verb| (verb, drops.total(verb)));
+                let dropped = Verb::all().map(|verb| (verb, drops.total(verb)));
                 let dropped = dropped.filter(|(_, count)| *count > 0);
                 let lines = dropped.map(|(verb, count)| format!("{count} {verb}"));
                 lines.collect::<Vec<_>>().join("\n")
@@ -449,7 +449,7 @@ impl World {
 }
 
 fn verb_of(name: &str) -> Result<Verb, String> {
-    let verb = Verb::ALL.into_iter().find(|verb| verb.to_string() == *name);
+    let verb = Verb::all().find(|verb| verb.to_string() == *name);
     verb.ok_or_else(|| format!("{name} is no verb"))
 }
 

@@ -46,7 +46,7 @@ impl World {
         if question.has("cut") {
             body.pop();
         }
-        let hints = bodies::hint::encode(&question.hints);
+        let hints = bodies::encode_hint(&question.hints);
         let value = if question.has("odd-hint") { &hints[1..] } else { &hints[..] };
         let name = Cow::Borrowed(HINT);
         let hint = (!question.hints.is_empty()).then_some(Header { name, value });

@@ -4,7 +4,7 @@ use crate::kit::disk::{Operation, SimFileSystem};
 use crate::kit::network::{Arrivals, Delivery, Network, RuntimeClock, Sent};
 use alexandra::base::budget::Budget;
 use alexandra::base::clock::Clock;
-use alexandra::base::events::Events;
+use alexandra::base::worker::Spawner;
 use alexandra::coordinator::{Coordinator, CoordinatorOptions, Hinting, Peers, ReadOptions};
 use alexandra::model::comparator::Comparator;
 use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
@@ -273,7 +273,7 @@ impl World {
             concurrent_reads: 1,
             concurrent_writes: 1,
             memory: Budget::new(setup.request_bytes),
-            runs_inline: !has_threads,
+            spawner: if has_threads { Spawner::Threads } else { Spawner::Inline },
         };
         let replica = Replica::start(Arc::clone(&storage), replica_options);
         let replica = Arc::new(replica.unwrap());
@@ -337,7 +337,7 @@ impl World {
         is_small: bool,
     ) -> Database {
         let fs = Arc::new(disk.clone());
-        let components = Components { fs, clock: Arc::clone(clock), events: Events::ignored() };
+        let components = Components::new(fs, clock.clone());
         let options = Options {
             sync: if self.setup.is_batch {
                 SyncPolicy::Batch { window: Duration::ZERO }

@@ -185,7 +185,7 @@ impl World {
         membership.preload(disk.ring.clone());
         gossiper.preload(membership.members().endpoints());
         if how.asks_first {
-            gossiper.ask_first();
+            gossiper.question.ask();
         }
         self.sequence += 1;
         let start = self.sequence;
@@ -305,12 +305,12 @@ impl World {
     /// Does what a gossiper leaves to its caller.
     fn act(&mut self, node: u8, effects: Effects) {
         for event in effects.events {
-            if let GossipEvent::OwnGenerationRaised { generation }
-            | GossipEvent::OwnGenerationLowered { generation } = &event
+            if let GossipEvent::OwnGenerationRaised(generation)
+            | GossipEvent::OwnGenerationLowered(generation) = &event
             {
                 self.disks.entry(node).or_default().generation = *generation;
             }
-            if let GossipEvent::Down { endpoint } = &event {
+            if let GossipEvent::Down(endpoint) = &event {
                 self.convictions.push((node, node_of(*endpoint)));
             }
             if !matches!(event, GossipEvent::StateChanged { .. }) {

@@ -5,7 +5,7 @@ use crate::kit::network::{Network, RuntimeClock};
 use crate::scripts::repair::host::{Board, Seat};
 use crate::scripts::repair::original::Original;
 use alexandra::base::clock::Clock;
-use alexandra::base::events::Events;
+use alexandra::base::worker::Spawner;
 use alexandra::model::comparator::Comparator;
 use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
 use alexandra::net::Verb;
@@ -14,7 +14,6 @@ use alexandra::net::messenger::Messenger;
 use alexandra::repair::{
     Host, OperationError, OperationReport, Operations, OperationsOptions, RingSnapshot, StartMode,
 };
-use alexandra::replica::Blocking;
 use alexandra::ring::{
     Partitioner, ReplicaPlacement, ReplicationStrategy, Snitch, Token, TokenMetadata,
 };
@@ -182,7 +181,7 @@ impl World {
             placements: [BLOG, SHOP].map(|it| (it.to_owned(), placement())).into(),
             clock: Arc::clone(&self.clock),
             host: Arc::downgrade(host),
-            blocking: Blocking::Inline,
+            spawner: Spawner::Inline,
             bytes_per_second: None,
             seed: number(messenger.local()).into(),
         });
@@ -191,11 +190,7 @@ impl World {
 
     /// A storage in which nothing is compacted by itself.
     pub(super) fn open(&self, fs: &SimFileSystem) -> Arc<Database> {
-        let components = Components {
-            fs: Arc::new(fs.clone()),
-            clock: Arc::clone(&self.clock),
-            events: Events::ignored(),
-        };
+        let components = Components::new(Arc::new(fs.clone()), self.clock.clone());
         let standard = || ColumnFamilyKind::Standard { columns: Comparator::Bytes };
         let bytes = Comparator::Bytes;
         let supers = ColumnFamilyKind::Super { super_columns: bytes.clone(), columns: bytes };

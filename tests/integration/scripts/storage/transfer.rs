@@ -224,7 +224,7 @@ impl World {
             }
             Command::Hold(family) => {
                 let set = self.storage()?.validation_set(self.family(family)?)?;
-                let generations: Vec<u64> = set.identities().into_keys().collect();
+                let generations: Vec<u64> = set.now.identities().into_keys().collect();
                 let text = format!("SSTables {generations:?}, rows {}\n", set.rows());
                 self.held = Some(set);
                 Ok(text)
@@ -248,7 +248,7 @@ impl World {
             current.is_none_or(|current| looks.get() <= current)
         };
         let family = self.family(family)?;
-        let done = self.storage()?.cleanup_while(family, &keep, &are_current)?;
+        let done = self.storage()?.cleanup(family, &keep, &are_current)?;
         let cut = if done.is_cut_short { ", cut short" } else { "" };
         let (rewritten, dropped, alone) = (done.rewritten, done.dropped, done.left_alone);
         Ok(format!("rewritten {rewritten}, dropped {dropped}, left alone {alone}{cut}\n"))

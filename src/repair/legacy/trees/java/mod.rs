@@ -16,8 +16,8 @@
 //! BigInteger  5 i32 of which the last is the sign, array magnitude, 78
 //! ```
 //!
-//! Each class, text, array and object gets a number when it begins, and where it would come again
-//! there may be `71 i32 number`. A hash above the leaves is not sent: it is the XOR of those below.
+//! Each class, text, array and object gets a number at its first occurrence, and `71 i32 number`
+//! may stand for further ones. Hashes of inner nodes are not sent: they are the XOR of those below.
 
 mod reader;
 #[cfg(test)]
@@ -38,7 +38,7 @@ const TEXT: u8 = 0x74;
 const ARRAY: u8 = 0x75;
 const END: u8 = 0x78;
 
-/// The number of what comes first.
+/// The first number.
 const FIRST_NUMBER: u32 = 0x7e_0000;
 
 /// Flags of a class: its objects are written, and it writes more than its fields.

@@ -16,13 +16,13 @@ const MOST_LEAVES: usize = 1 << 16;
 /// Most nodes above a leaf of a tree from outside.
 const MOST_NODES_ABOVE: usize = MOST_DEPTH as usize + 2;
 
-/// Why bytes are no tree.
+/// Fault of an encoded tree.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TreeError {
-    /// They are no such stream, or there is something else in it.
+    /// The bytes are not a stream of a tree.
     #[error("byte {0} does not fit the format of a Merkle tree")]
     Malformed(usize),
-    /// No node of 0.6 makes a tree so deep or of so many leaves.
+    /// No node of 0.6 makes a tree of this depth or number of leaves.
     #[error("the Merkle tree is too large")]
     TooLarge,
     /// The tokens do not divide the ring.
@@ -36,14 +36,14 @@ impl From<Malformed> for TreeError {
     }
 }
 
-/// Reads a tree of any shape. Where its peer has divided a range at what is no token here (strings
-/// with half a character, as halving in Java makes them) two leaves become one.
+/// Reads a tree of any shape. Where a range is divided at a token that does not exist here (a
+/// string with half a character, as halving in Java makes them) two leaves become one.
 pub(crate) fn decode(bytes: &[u8], partitioner: Partitioner) -> Result<MerkleTree, TreeError> {
     let mut reader = Reader { reader: ByteReader::new(bytes), known: Vec::new() };
     let head = reader.reader.u32()?;
     reader.check(head == STREAM_HEAD)?;
     reader.object(&[&TREE])?;
-    // Depth, most leaves and leaves: what these are shows.
+    // Depth, most leaves and leaves are not needed.
     reader.reader.take(1 + 8 + 8)?;
     let leaves = reader.leaves(partitioner)?;
     reader.check(reader.reader.is_empty())?;
@@ -74,7 +74,7 @@ struct Reader<'a> {
     known: Vec<Known<'a>>,
 }
 
-/// A node that was begun.
+/// An inner node whose children are being read.
 enum Begun {
     /// Its left child is being read.
     Left,
@@ -92,7 +92,7 @@ impl<'a> Reader<'a> {
         self.check(fits)
     }
 
-    /// Reads what a reference goes to, after its first byte.
+    /// Reads the target of a reference, after its first byte.
     fn reference(&mut self) -> Result<Known<'a>, TreeError> {
         let place = self.reader.u32()?.checked_sub(FIRST_NUMBER).map(|place| place as usize);
         let known = place.and_then(|place| self.known.get(place));
@@ -120,8 +120,8 @@ impl<'a> Reader<'a> {
         class.ok_or(TreeError::Malformed(self.reader.position()))
     }
 
-    /// Reads a class that comes for the first time, after its name, and those of which it is one.
-    /// Its version does not count, but its fields do.
+    /// Reads the first occurrence of a class after its name, with its parents. Its version may
+    /// differ, its fields may not.
     fn new_class(&mut self, class: &'static Class) -> Result<(), TreeError> {
         self.reader.u64()?;
         self.known.push(Known::Class(class));
@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// Reads what stands before the values of an object of one of these classes.
+    /// Reads the head of an object of one of these classes.
     fn object(&mut self, classes: &[&'static Class]) -> Result<&'static Class, TreeError> {
         self.expect(OBJECT)?;
         let class = self.class(classes)?;
@@ -173,8 +173,8 @@ impl<'a> Reader<'a> {
         Ok(class)
     }
 
-    /// The leaves with the tokens after them: none after the last one, nor where it is no token
-    /// of ours.
+    /// The leaves with the tokens after them: `None` after the last one, and for tokens that do not
+    /// exist here.
     fn leaves(
         &mut self,
         partitioner: Partitioner,

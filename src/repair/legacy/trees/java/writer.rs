@@ -6,7 +6,7 @@ use super::{
 };
 use crate::base::java::{JavaWriter, TooLong};
 use crate::repair::compare::TreeHash;
-use crate::repair::compare::ranges::middle;
+use crate::repair::compare::leaves::middle;
 use crate::repair::legacy::trees::tree::{MOST_DEPTH, MerkleTree};
 use crate::ring::{Partitioner, Token};
 use std::collections::HashMap;
@@ -16,18 +16,19 @@ const MOST_SIZE: u64 = 32768;
 
 /// Writes a tree byte for byte as Java does. Fails only for tokens that no halving makes.
 pub(crate) fn encode(tree: &MerkleTree) -> Result<Vec<u8>, TooLong> {
-    let bytes = Vec::with_capacity(1024 + 120 * tree.leaves().len());
+    let hashes = tree.hashes();
+    let bytes = Vec::with_capacity(1024 + 120 * hashes.len());
     let mut out = Writer { bytes, next: FIRST_NUMBER, known: HashMap::new(), empty_hash: None };
     out.bytes.extend_from_slice(&STREAM_HEAD.to_be_bytes());
     out.begin_object(&TREE)?;
     out.bytes.push(MOST_DEPTH);
     out.bytes.extend_from_slice(&MOST_SIZE.to_be_bytes());
-    out.bytes.extend_from_slice(&(tree.leaves().len() as u64).to_be_bytes());
-    out.nodes(tree)?;
+    out.bytes.extend_from_slice(&(hashes.len() as u64).to_be_bytes());
+    out.nodes(tree, &hashes)?;
     Ok(out.bytes)
 }
 
-/// A part that is still to be written.
+/// A pending part of the stream.
 enum Task<'a> {
     /// The node that has these splits below it, and covers the range between two tokens.
     Node { from: usize, to: usize, left: &'a Token, right: &'a Token },
@@ -37,7 +38,7 @@ enum Task<'a> {
 
 struct Writer {
     bytes: Vec<u8>,
-    /// The number of what comes next.
+    /// The next number.
     next: u32,
     /// The numbers of classes and of texts, which have different names.
     known: HashMap<&'static str, u32>,
@@ -126,8 +127,8 @@ impl Writer {
         Ok(())
     }
 
-    fn nodes(&mut self, tree: &MerkleTree) -> Result<(), TooLong> {
-        let (splits, partitioner) = (&tree.splits(), tree.partitioner());
+    fn nodes(&mut self, tree: &MerkleTree, hashes: &[TreeHash]) -> Result<(), TooLong> {
+        let (splits, partitioner) = (&tree.splits(), tree.partitioner);
         let minimum = &Token::Minimum;
         let mut tasks =
             vec![Task::Node { from: 0, to: splits.len(), left: minimum, right: minimum }];
@@ -135,7 +136,7 @@ impl Writer {
             match task {
                 Task::Node { from, to, .. } if from == to => {
                     self.begin_object(&LEAF)?;
-                    self.hash(&tree.leaves()[from])?;
+                    self.hash(&hashes[from])?;
                 }
                 Task::Node { from, to, left, right } => {
                     let middle = middle(partitioner, left, right);

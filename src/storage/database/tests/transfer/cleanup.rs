@@ -30,7 +30,7 @@ fn present<'a>(storage: &Database, keys: &[&'a str]) -> Vec<&'a str> {
 const ALL: [&str; 6] = ["b", "d", "f", "n", "p", "x"];
 
 /// One file with all, one with the first half, one with the rest.
-fn three_files(fs: &SimFileSystem, setup: &Setup) -> Database {
+fn three_files(fs: &SimFileSystem, setup: &Blog) -> Database {
     let storage = setup.open(fs).unwrap();
     for keys in [&ALL[..], &ALL[..3], &ALL[3..]] {
         write_file(&storage, keys);
@@ -40,19 +40,19 @@ fn three_files(fs: &SimFileSystem, setup: &Setup) -> Database {
 
 #[test]
 fn the_oldest_free_file_is_claimed_and_others_are_waited_for() {
-    let storage = three_files(&SimFileSystem::new(1), &Setup::default());
-    let (store, stop) = (storage.family(FAMILY), AtomicBool::new(false));
+    let storage = three_files(&SimFileSystem::new(1), &setup());
+    let (family, stop) = (storage.family(FAMILY), AtomicBool::new(false));
     let generation = |claim: &crate::storage::family::Claim<'_>| claim.tables()[0].generation();
-    let first = store.claim_one(|_| true, &stop).unwrap().unwrap();
-    let second = store.claim_one(|_| true, &stop).unwrap().unwrap();
+    let first = family.claim_one(|_| true, &stop).unwrap().unwrap();
+    let second = family.claim_one(|_| true, &stop).unwrap().unwrap();
     assert_eq!((generation(&first), generation(&second)), (1, 2));
-    assert!(store.claim_one(|table| table.generation() > 3, &stop).unwrap().is_none());
+    assert!(family.claim_one(|table| table.generation() > 3, &stop).unwrap().is_none());
     stop.store(true, Ordering::Relaxed);
-    let waited = store.claim_one(|table| table.generation() == 1, &stop);
+    let waited = family.claim_one(|table| table.generation() == 1, &stop);
     assert!(matches!(waited, Err(CompactionError::Stopped)));
     stop.store(false, Ordering::Relaxed);
     drop(first);
-    let again = store.claim_one(|table| table.generation() == 1, &stop).unwrap();
+    let again = family.claim_one(|table| table.generation() == 1, &stop).unwrap();
     assert_eq!(again.as_ref().map(generation), Some(1));
 }
 
@@ -66,13 +66,13 @@ fn fail_everywhere(
         for changes in 0.. {
             assert!(changes < 300, "it does not end");
             let fs = disk.fork();
-            let storage = Setup::default().open(&fs).unwrap();
+            let storage = setup().open(&fs).unwrap();
             fs.power_off_after(changes);
             let is_done = run(&storage);
             fs.power_off();
             drop(storage);
             fs.crash_keeping(survival, &mut Rng::with_seed(changes));
-            let storage = Setup::default().open(&fs).unwrap();
+            let storage = setup().open(&fs).unwrap();
             check(&storage, is_done);
             assert_eq!(files(&fs).len(), storage.family(FAMILY).view().tables.len());
             if is_done {
@@ -86,9 +86,10 @@ fn fail_everywhere(
 #[test]
 fn power_loss_during_a_cleanup_costs_nothing_that_is_kept() {
     let fs = SimFileSystem::new(1);
-    drop(three_files(&fs, &Setup::default()));
+    drop(three_files(&fs, &setup()));
     fs.sync_everything();
-    let clean = |storage: &Database| storage.cleanup(FAMILY, &between(storage, "a", "f")).is_ok();
+    let clean =
+        |storage: &Database| storage.cleanup(FAMILY, &between(storage, "a", "f"), &|| true).is_ok();
     fail_everywhere(&fs, clean, |storage, is_done| {
         assert_eq!(present(storage, &ALL[..3]), ALL[..3]);
         assert!(!is_done || present(storage, &ALL[3..]).is_empty());
@@ -100,7 +101,7 @@ fn power_loss_during_a_cleanup_costs_nothing_that_is_kept() {
 #[test]
 fn power_loss_while_all_is_discarded_leaves_all_or_nothing() {
     let fs = SimFileSystem::new(1);
-    drop(three_files(&fs, &Setup::default()));
+    drop(three_files(&fs, &setup()));
     fs.sync_everything();
     let run = |storage: &Database| {
         let is_logged = write(storage, FAMILY, "c").is_ok() && storage.sync().is_ok();
@@ -124,7 +125,7 @@ proptest! {
         let partitioner =
             if collates { Partitioner::CollatingOrderPreserving } else { Partitioner::Random };
         let fs = SimFileSystem::new(1);
-        let storage = Setup { partitioner, ..Setup::default() }.open(&fs).unwrap();
+        let storage = Blog { partitioner, ..setup() }.open(&fs).unwrap();
         for table in &tables {
             for row in table {
                 let mut mutation = MutationBuilder::new(storage.schema(), "Blog", KEYS[*row]);
@@ -146,7 +147,7 @@ proptest! {
         let is_kept = |row: usize| keep.iter().any(|range| range.contains(&token(row)));
         let inside = tables.iter().filter(|rows| rows.iter().all(|row| is_kept(*row))).count();
         let outside = tables.iter().filter(|rows| !rows.iter().any(|row| is_kept(*row))).count();
-        let report = storage.cleanup(FAMILY, &keep).unwrap();
+        let report = storage.cleanup(FAMILY, &keep, &|| true).unwrap();
         prop_assert_eq!((report.left_alone, report.dropped), (inside, outside));
         prop_assert_eq!(report.rewritten, tables.len() - inside - outside);
         for (row, key) in KEYS.into_iter().enumerate() {

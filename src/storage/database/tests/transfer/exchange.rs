@@ -52,7 +52,7 @@ proptest! {
     #[test]
     fn what_goes_out_comes_in(steps in any_steps(), is_super in any::<bool>()) {
         let (fs, other) = (SimFileSystem::new(1), SimFileSystem::new(2));
-        let setup = Setup { is_super, partitioner: Partitioner::Random, ..Setup::default() };
+        let setup = Blog { is_super, partitioner: Partitioner::Random, ..setup() };
         let (source, target) = (setup.open(&fs).unwrap(), setup.open(&other).unwrap());
         take(&source, is_super, &steps);
         let table = source.write_out(FAMILY, &[RowRange::all()], &GO_ON).unwrap();
@@ -70,7 +70,7 @@ proptest! {
 
 #[test]
 fn keys_that_no_node_of_0_6_can_have_stay_here() {
-    let setup = Setup { partitioner: Partitioner::Random, ..Setup::default() };
+    let setup = Blog { partitioner: Partitioner::Random, ..setup() };
     let storage = setup.open(&SimFileSystem::new(1)).unwrap();
     for key in KEYS {
         let mut mutation = MutationBuilder::new(storage.schema(), "Blog", key);

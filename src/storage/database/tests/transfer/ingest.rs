@@ -32,7 +32,7 @@ pub(super) fn files(fs: &SimFileSystem) -> Vec<String> {
 /// Power fails after each single change to the disk.
 #[test]
 fn power_loss_leaves_all_of_it_or_nothing() {
-    let setup = Setup { table_bytes: 1, strategy: CompactionStrategy::Leveled, ..Setup::default() };
+    let setup = leveled(1);
     for survival in [Survival::Nothing, Survival::Partly, Survival::Everything] {
         for changes in 0.. {
             assert!(changes < 200, "it does not end");
@@ -63,7 +63,7 @@ fn power_loss_leaves_all_of_it_or_nothing() {
     }
 }
 
-fn copied(from: &Database, setup: &Setup, max_bytes: usize) -> Database {
+fn copied(from: &Database, setup: &Blog, max_bytes: usize) -> Database {
     let storage = setup.open(&SimFileSystem::new(2)).unwrap();
     let mut ingest = storage.ingest(FAMILY).unwrap();
     let pieces = read_all(from, &RowRange::all(), max_bytes);
@@ -74,7 +74,7 @@ fn copied(from: &Database, setup: &Setup, max_bytes: usize) -> Database {
     storage
 }
 
-fn check_copy(steps: &Steps, setup: &Setup) {
+fn check_copy(steps: &Steps, setup: &Blog) {
     let source = setup.open(&SimFileSystem::new(1)).unwrap();
     take(&source, setup.is_super, steps);
     for max_bytes in [0, 300, 1 << 20] {
@@ -92,6 +92,6 @@ proptest! {
     #[test]
     fn a_copy_in_pieces_is_what_the_source_has(steps in any_steps(), is_super: bool) {
         let partitioner = Partitioner::CollatingOrderPreserving;
-        check_copy(&steps, &Setup { is_super, partitioner, ..Setup::default() });
+        check_copy(&steps, &Blog { is_super, partitioner, ..setup() });
     }
 }

@@ -120,7 +120,7 @@ proptest! {
     ) {
         let partitioner =
             if collates { Partitioner::CollatingOrderPreserving } else { Partitioner::Random };
-        let setup = Setup { is_super, partitioner, ..Setup::default() };
+        let setup = Blog { is_super, partitioner, ..setup() };
         let storage = setup.open(&SimFileSystem::new(1)).unwrap();
         take(&storage, is_super, &steps);
         let token = |at: usize| partitioner.token(KEYS[at]);
@@ -157,7 +157,7 @@ fn cost(fs: &SimFileSystem, storage: &Database, after: Option<&RowPosition>) -> 
 #[test]
 fn a_piece_in_the_middle_costs_no_more_than_one_at_the_beginning() {
     let fs = SimFileSystem::new(1);
-    let storage = Setup::default().open(&fs).unwrap();
+    let storage = setup().open(&fs).unwrap();
     for number in 0..4000 {
         insert(&storage, "wide", &format!("{number:05}"), 1);
     }

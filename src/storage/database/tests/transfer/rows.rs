@@ -40,7 +40,7 @@ proptest! {
     ) {
         let partitioner =
             if collates { Partitioner::CollatingOrderPreserving } else { Partitioner::Random };
-        let setup = Setup { is_super, partitioner, ..Setup::default() };
+        let setup = Blog { is_super, partitioner, ..setup() };
         let storage = setup.open(&SimFileSystem::new(1)).unwrap();
         take(&storage, is_super, &steps);
         let keys = keys_in_order(&storage).into_iter().zip(chosen);
@@ -77,13 +77,9 @@ fn fill(storage: &Database) {
     }
 }
 
-fn leveled() -> Setup {
-    Setup { strategy: CompactionStrategy::Leveled, table_bytes: 4 << 10, ..Setup::default() }
-}
-
 #[test]
 fn rows_are_found_over_gaps_of_any_width() {
-    let storage = leveled().open(&SimFileSystem::new(1)).unwrap();
+    let storage = leveled(4 << 10).open(&SimFileSystem::new(1)).unwrap();
     fill(&storage);
     let view = storage.family(FAMILY).view();
     assert!(view.tables.iter().filter(|table| table.level() > 0).count() > 2, "a chain of files");
@@ -104,7 +100,7 @@ fn rows_are_found_over_gaps_of_any_width() {
 #[test]
 fn no_block_is_read_twice_or_without_need() {
     let fs = SimFileSystem::new(1);
-    let storage = Setup::default().open(&fs).unwrap();
+    let storage = setup().open(&fs).unwrap();
     let (mut rng, mut ingest) = (Rng::with_seed(1), storage.ingest(FAMILY).unwrap());
     for number in 0..2000 {
         let value: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(1000).collect();

@@ -15,16 +15,16 @@ fn delete(storage: &Database, key: &str, name: &str, timestamp: i64, second: i32
 
 #[test]
 fn merges_are_told_with_the_latest_deletion_that_they_dropped() {
-    let setup = Setup::default();
+    let setup = setup();
     let storage = setup.open(&SimFileSystem::new(1)).unwrap();
-    let merges = |storage: &Database| storage.validation_set(FAMILY).unwrap().merges().to_vec();
+    let merges = |storage: &Database| storage.validation_set(FAMILY).unwrap().now.merges.clone();
     insert(&storage, "a", "x", 1);
     storage.flush(FAMILY).unwrap();
-    let before = storage.validation_set(FAMILY).unwrap().identities();
+    let before = storage.validation_set(FAMILY).unwrap().now.identities();
     insert(&storage, "b", "x", 1);
     assert_eq!(merges(&storage), [], "what is added is not merged");
     storage.compact(FAMILY).unwrap();
-    let after = storage.validation_set(FAMILY).unwrap().identities();
+    let after = storage.validation_set(FAMILY).unwrap().now.identities();
     let told = merges(&storage);
     let [merge] = &told[..] else { panic!("{told:?}") };
     let Merge { old, new, notes } = &**merge;

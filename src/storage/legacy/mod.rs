@@ -1,0 +1,63 @@
+//! SSTables in the form of 0.6, for nodes of 0.6 that rows come from and go to.
+//!
+//! The server itself keeps its rows in [`super::sstable`]. A table of 0.6 is three files, of which
+//! one has the rows and the others follow from it: [`TableWriter`] makes all three, byte for byte
+//! as 0.6.13 does, and [`TableReader`] reads the one, from its beginning to its end. Of a wide row
+//! neither keeps more than a part in memory. [`RowBuilder`] alone makes the bytes of a row that
+//! repair hashes.
+//!
+//! A super column that has no columns and was never deleted, which 0.6 can have in a file, is
+//! nothing here: it is not read.
+
+pub mod bloom;
+mod disk_key;
+mod reader;
+mod row;
+mod spool;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use disk_key::can_have_key;
+pub use reader::{RowPart, TableReader};
+pub use row::{RowBody, RowBuilder};
+pub use spool::Spool;
+pub use writer::{TableOptions, TableWriter, WrittenTable};
+
+use super::error::{FileError, ReadError};
+use crate::base::fs::FileSystem;
+use crate::model::key::RowKey;
+use std::path::Path;
+
+/// Why a row cannot be written in the form of 0.6. What was written of the table does not count.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum WriteError {
+    /// The operating system refused.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A file that was just written cannot be read back.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A row comes before one that was added, or a column before another of its row.
+    #[error("rows or columns are not in their order")]
+    OutOfOrder,
+    /// A row could not be added before, so that the table would lack it.
+    #[error("a row is missing in the table")]
+    Incomplete,
+    /// A key of bytes, which came from a client of a later version than 0.6, or an empty one.
+    #[error("0.6 cannot have the row key {0}")]
+    KeyNotText(RowKey),
+    /// A key of many characters beyond the basic plane, which take more bytes than in UTF-8.
+    #[error("the row key {0} is too long for a file of 0.6")]
+    KeyTooLong(RowKey),
+    /// A row has no more than 2 GB.
+    #[error("a row of {0} bytes or more is too large for a file of 0.6")]
+    RowTooLarge(u64),
+}
+
+/// Removes a file that is of no use any more.
+pub(super) fn remove(fs: &dyn FileSystem, path: &Path) {
+    if let Err(error) = fs.remove_file(path) {
+        log::warn!("Cannot remove {}: {error}", path.display());
+    }
+}
