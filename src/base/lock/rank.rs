@@ -67,7 +67,7 @@ ranks! {
         "a write to all of its families, by number; a switch; the switches of a snapshot";
     Files: "files",
         "files that are written: active segment, manifest, hint log, saved caches; SSTables being \
-         compacted; sizes of caches; hashes of rows; the wait for memory",
+         compacted; sizes of caches; hashes of rows; the wait for memory; the backlog of a family",
         "one `write`; replacing a manifest; choosing SSTables";
     View: "view", "memtables and live SSTables of a family; caches that share a budget",
         "copying or swapping a pointer; a write to the memtable; shrinking a cache";

@@ -6,6 +6,7 @@
 //! load.
 
 use super::thresholds::Thresholds;
+use crate::base::lock::{Mutex, rank};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -65,11 +66,15 @@ pub struct Pressure {
     waiting: AtomicUsize,
     compactions: AtomicUsize,
     write_delay_micros: AtomicU64,
+    noting: Mutex<rank::Files, ()>,
 }
 
 impl Pressure {
-    /// Notes the present backlog and delay.
-    pub fn note(&self, backlog: Backlog, write_delay: Duration) {
+    /// Notes the present backlog and delay. One thread at a time looks and notes: a slow one does
+    /// not overwrite what has changed since.
+    pub fn note(&self, look: impl FnOnce() -> (Backlog, Duration)) {
+        let _noting = self.noting.lock();
+        let (backlog, write_delay) = look();
         self.waiting.store(backlog.waiting, Ordering::Relaxed);
         self.compactions.store(backlog.compactions, Ordering::Relaxed);
         self.write_delay_micros.store(write_delay.as_micros() as u64, Ordering::Relaxed);

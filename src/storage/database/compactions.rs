@@ -241,15 +241,17 @@ impl Core {
     /// Works out what is due in the family, which slows writers and loosens the throttle, and wakes
     /// the threads. To be called when its SSTables have changed.
     pub(super) fn request_compaction(&self, family: &ColumnFamily) {
-        let thresholds = family.compaction_thresholds();
-        let backlog = compaction::backlog(&family.view().tables, thresholds, family.options());
-        let delay = if self.compactions.is_failing(family.id()) {
-            // Slower writes would not help a family that cannot be compacted.
-            Duration::ZERO
-        } else {
-            backlog.write_delay(thresholds)
-        };
-        family.pressure().note(backlog, delay);
+        family.pressure().note(|| {
+            let thresholds = family.compaction_thresholds();
+            let backlog = compaction::backlog(&family.view().tables, thresholds, family.options());
+            let delay = if self.compactions.is_failing(family.id()) {
+                // Slower writes would not help a family that cannot be compacted.
+                Duration::ZERO
+            } else {
+                backlog.write_delay(thresholds)
+            };
+            (backlog, delay)
+        });
         let haste = |family: &Arc<ColumnFamily>| {
             family.pressure().backlog().haste(family.compaction_thresholds())
         };

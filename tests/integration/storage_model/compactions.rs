@@ -170,17 +170,18 @@ fn a_file_that_was_replaced_goes_soon_after_its_last_reader() {
 fn levels_hold_files_that_do_not_overlap() {
     let rig = Rig::new(Setup { strategy: CompactionStrategy::Leveled, ..setup(4) }, 1);
     let mut rng = Rng::with_seed(1);
+    let is_merged =
+        || rig.storage().pending_compactions().is_empty() && rig.storage().compactions().is_empty();
     for round in 0..60 {
         for _ in 0..10 {
             let value = rng.u64(..).to_be_bytes();
             rig.insert(0, &format!("row {}", rng.u32(..400)), (NAME, round), &value);
         }
         rig.storage().flush(AUTHORS).unwrap();
+        // Many flushed files would be merged at once, into few.
+        wait_until("all is merged", is_merged);
     }
     let store = rig.storage().family(AUTHORS);
-    wait_until("all is merged", || {
-        rig.storage().pending_compactions().is_empty() && rig.storage().compactions().is_empty()
-    });
     let view = store.view();
     let of = |level: u32| view.tables.iter().filter(move |table| table.level() == level);
     assert!(of(0).count() < 4 && of(1).count() > 3 && of(2).count() > 3, "{:?}", rig.files());
