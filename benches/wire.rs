@@ -32,7 +32,7 @@ macro_rules! refuse {
         async fn $method(
             &self,
             _session: &SocketAddr,
-            _args: $args<'_>,
+            _args: &$args<'_>,
         ) -> Result<impl Encode<$result>, ServiceError> {
             Err::<NoAnswer, _>(ServiceError::NotFound)
         }
@@ -44,7 +44,7 @@ macro_rules! succeed {
         async fn $method(
             &self,
             _session: &SocketAddr,
-            _args: $args<'_>,
+            _args: &$args<'_>,
         ) -> Result<impl Encode<()>, ServiceError> {
             Ok(())
         }
@@ -66,7 +66,7 @@ impl Cassandra for Constant {
     async fn describe_version(
         &self,
         _session: &SocketAddr,
-        _args: DescribeVersionArgs<'_>,
+        _args: &DescribeVersionArgs<'_>,
     ) -> Result<impl Encode<Text<'static>>, ServiceError> {
         Ok(VERSION)
     }
@@ -74,7 +74,7 @@ impl Cassandra for Constant {
     async fn get_slice(
         &self,
         _session: &SocketAddr,
-        _args: GetSliceArgs<'_>,
+        _args: &GetSliceArgs<'_>,
     ) -> Result<impl Encode<List<ColumnOrSuperColumn<'static>>>, ServiceError> {
         let column = Column { name: b"C0", value: &[b'v'; 34], timestamp: 1 };
         let columns = std::iter::repeat_n(column, 5);

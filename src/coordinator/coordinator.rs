@@ -12,7 +12,7 @@ use crate::net::bodies::EncodeError;
 use crate::net::messenger::Messenger;
 use crate::replica::{Replica, ReplicaError};
 use crate::ring::{DynamicSnitch, Partitioner, ReplicaPlacement, Token, TokenMetadata, TokenRange};
-use futures_util::FutureExt;
+use futures_util::{FutureExt, TryFutureExt};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::num::NonZero;
@@ -289,8 +289,8 @@ impl Coordinator {
         keys_per_split: NonZero<i32>,
     ) -> Result<Vec<Token>, CoordinatorError> {
         let mut context = self.request();
-        self.in_time(async { Ok(self.replica.splits(range, keys_per_split, &mut context).await?) })
-            .await
+        let splits = self.replica.splits(range, keys_per_split, &mut context);
+        self.in_time(pin!(splits.err_into())).await
     }
 
     /// The context of a request.
@@ -454,7 +454,8 @@ impl Coordinator {
         let mut work = pin!(work);
         match work.as_mut().now_or_never() {
             Some(done) => done,
-            None => tokio::time::timeout(self.rpc_timeout, work)
+            // Seldom, and large.
+            None => Box::pin(tokio::time::timeout(self.rpc_timeout, work))
                 .await
                 .map_err(|_| CoordinatorError::TimedOut)?,
         }

@@ -146,12 +146,8 @@ impl Coordinator {
         let replicas = self.read_replicas(&view, wanted, level)?;
         self.check_in_background(&view, wanted, &replicas);
         if !replicas.is_answered_by(self.local) {
-            return self.read_from(&view, wanted, replicas, context).await;
+            return Box::pin(self.read_from(&view, wanted, replicas, context)).await;
         }
-        let own = async {
-            let row = self.replica.read(wanted, context).await.wait(context).await?;
-            Ok((row, true))
-        };
         let has_others = replicas.are_several();
         let others = |_| async {
             // The own one may be held by a read that stands still.
@@ -159,8 +155,13 @@ impl Coordinator {
             let row = self.read_from(&view, wanted, replicas, &mut theirs).await?;
             Ok((row, false))
         };
-        let (row, is_own) =
-            self.read_local_or_speculate(Reading::Rows(1), has_others, own, others).await?;
+        let (row, is_own) = {
+            let own = pin!(async {
+                let row = self.replica.read(wanted, context).await.wait(context).await?;
+                Ok((row, true))
+            });
+            self.read_local_or_speculate(Reading::Rows(1), has_others, own, others).await?
+        };
         if !is_own {
             context.release();
             replica::take_row(context, wanted.key, &row.cells)?;
@@ -204,10 +205,10 @@ impl Coordinator {
         let has_others = replicas.iter().any(ReadReplicas::are_several);
         let mut here = context.scratch();
         // After a failure others read.
-        let own = async move {
+        let own = pin!(async move {
             let rows = self.read_many_here(family, keys, slice, &mut here).await?;
             Ok((rows, Some(here)))
-        };
+        });
         let others = |reason| {
             // Each row on its own: one may be damaged, and the others readable.
             let replicas = match reason {
@@ -270,10 +271,10 @@ impl Coordinator {
         let replicas = self.read_replicas(&view, wanted, level)?;
         self.check_in_background(&view, wanted, &replicas);
         if !replicas.is_answered_by(self.local) {
-            return self.count_of(&view, wanted, replicas, context).await;
+            return Box::pin(self.count_of(&view, wanted, replicas, context)).await;
         }
         let mut here = context.child();
-        let own = async { self.replica.count(wanted, &mut here).await.wait(&mut here).await };
+        let own = pin!(async { self.replica.count(wanted, &mut here).await.wait(&mut here).await });
         let has_others = replicas.are_several();
         let others = |_| self.count_of(&view, wanted, replicas.others(self.local), context);
         self.read_local_or_speculate(Reading::Count, has_others, own, others).await
@@ -389,51 +390,58 @@ impl Coordinator {
         &self,
         reading: Reading,
         has_others: bool,
-        own: impl Future<Output = Result<T, ReplicaError>>,
+        mut own: Pin<&mut impl Future<Output = Result<T, ReplicaError>>>,
         others: impl FnOnce(Reason) -> O,
     ) -> Result<T, CoordinatorError>
     where
         O: Future<Output = Result<T, CoordinatorError>>,
     {
-        let mut own = pin!(own);
-        let own_answer = if let Some(answer) = own.as_mut().now_or_never() {
+        match own.as_mut().now_or_never() {
+            // Seldom, and large.
+            None => Box::pin(self.wait_or_speculate(reading, has_others, own, others)).await,
+            Some(Err(error)) if has_others && !error.is_too_large() => {
+                self.warn_of_own("read", &error);
+                Box::pin(others(Reason::Failed)).await
+            }
+            Some(answer) => Ok(answer?),
+        }
+    }
+
+    async fn wait_or_speculate<T, O>(
+        &self,
+        reading: Reading,
+        has_others: bool,
+        mut own: Pin<&mut impl Future<Output = Result<T, ReplicaError>>>,
+        others: impl FnOnce(Reason) -> O,
+    ) -> Result<T, CoordinatorError>
+    where
+        O: Future<Output = Result<T, CoordinatorError>>,
+    {
+        let began = Instant::now();
+        let deadline = began + self.rpc_timeout;
+        let until = if has_others { began + self.local_delay(reading) } else { deadline };
+        let mut own = pin!(async {
+            let answer = own.as_mut().await;
+            if answer.is_ok() {
+                self.record_own(reading, began.elapsed());
+            }
             answer
-        } else {
-            let began = Instant::now();
-            let deadline = began + self.rpc_timeout;
-            let delay = self.local_delay(reading);
-            let until = if has_others { began + delay } else { deadline };
-            let Ok(answer) = timeout_at(until, own.as_mut()).await else {
+        });
+        match timeout_at(until, own.as_mut()).await {
+            Ok(Err(error)) if has_others && !error.is_too_large() => {
+                self.warn_of_own("read", &error);
+                others(Reason::Failed).await
+            }
+            Ok(answer) => Ok(answer?),
+            Err(_) => {
                 self.latencies.record_answer(self.local, began.elapsed());
                 if !has_others {
                     return Err(CoordinatorError::TimedOut);
                 }
                 self.update_stats(|stats| stats.speculations += 1);
-                let own = async {
-                    let answer = own.as_mut().await;
-                    if answer.is_ok() {
-                        self.record_own(reading, began.elapsed());
-                    }
-                    answer
-                };
-                let own = pin!(own);
-                let first = self.first_of(own, Box::pin(others(Reason::Slow)));
-                return timeout_at(deadline, first)
-                    .await
-                    .map_err(|_| CoordinatorError::TimedOut)?;
-            };
-            if answer.is_ok() {
-                self.record_own(reading, began.elapsed());
+                let first = self.first_of(own, others(Reason::Slow));
+                timeout_at(deadline, first).await.map_err(|_| CoordinatorError::TimedOut)?
             }
-            answer
-        };
-        match own_answer {
-            Err(error) if has_others && !error.is_too_large() => {
-                self.warn_of_own("read", &error);
-                // Seldom, and large.
-                Box::pin(others(Reason::Failed)).await
-            }
-            answer => Ok(answer?),
         }
     }
 

@@ -27,6 +27,7 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::ops::Bound;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -294,15 +295,15 @@ impl Coordinator {
             if !only.replicas.are_enough() {
                 return Err(CoordinatorError::Unavailable);
             }
-            return self.read_replicas_of(view, query, only, max_rows, context).await;
+            return Box::pin(self.read_replicas_of(view, query, only, max_rows, context)).await;
         }
         let has_others = sub_ranges.iter().any(|it| it.replicas.are_several());
         let (mut here, mut theirs) = (context.child(), context.child());
-        let own = async {
+        let own = pin!(async {
             let rows = RangeQuery { family, range: &range, slice, max_rows };
             let rows = self.replica.scan(rows, &mut here).await.wait(&mut here).await?;
             Ok((rows, here))
-        };
+        });
         let others = |reason| async move {
             let (mut rows, count) = (Vec::new(), sub_ranges.len());
             for SubRange { range, replicas } in sub_ranges {

@@ -12,7 +12,7 @@ use crate::replica::{Answer, HintPosition, ReplicaError};
 use futures_util::FutureExt;
 use std::fmt::Display;
 use std::net::IpAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
@@ -36,11 +36,21 @@ impl Coordinator {
         if view.is_alone || mutations.iter().all(|mutation| self.is_unreplicated(mutation)) {
             return self.write_here(mutations, level).await;
         }
+        // Large beside a write to this node alone.
+        Box::pin(self.write_to_replicas(&view, mutations, level)).await
+    }
+
+    async fn write_to_replicas(
+        self: &Arc<Self>,
+        view: &View,
+        mutations: &[RowMutation],
+        level: ConsistencyLevel,
+    ) -> Result<(), CoordinatorError> {
         // Not even a hint may stand for an acknowledgement.
         if view.peers.is_self_removed {
             return Err(CoordinatorError::Unavailable);
         }
-        let replicas = mutations.iter().map(|it| self.write_replicas(&view, it, level));
+        let replicas = mutations.iter().map(|it| self.write_replicas(view, it, level));
         let mut replicas: Vec<WriteReplicas> = replicas.collect();
         if !replicas.iter().all(|replicas| self.may_write(replicas, level)) {
             return Err(CoordinatorError::Unavailable);
@@ -89,7 +99,7 @@ impl Coordinator {
             }
             return Ok(());
         }
-        let work = async { Ok(self.replica.apply(mutations).await.wait().await?) };
+        let work = pin!(async { Ok(self.replica.apply(mutations).await.wait().await?) });
         self.in_time(work).await
     }
 

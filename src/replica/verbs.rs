@@ -168,7 +168,8 @@ impl<T: Send + 'static> PendingRead<'_, T> {
     pub async fn wait(self, context: &mut RequestContext) -> Result<T, ReplicaError> {
         match self {
             Self::Ready(answer) => answer,
-            Self::Begun(begun) => begun.wait(context).await,
+            // Seldom, and large.
+            Self::Begun(begun) => Box::pin(begun.wait(context)).await,
         }
     }
 }
@@ -253,7 +254,8 @@ impl Replica {
                     }
                     drop(held);
                 };
-                match self.writes.submit(job).await {
+                // Seldom, and large.
+                match Box::pin(self.writes.submit(job)).await {
                     Ok(_) => Answer::Working(receiver),
                     Err(abandoned) => Answer::Ready(Err(abandoned.into())),
                 }
@@ -263,85 +265,83 @@ impl Replica {
     }
 
     /// Begins to read a slice of a row.
-    pub async fn read(
+    pub fn read(
         &self,
         row: RowQuery<'_>,
         context: &mut RequestContext,
-    ) -> PendingRead<'_, RowSlice> {
-        self.read_row(row, context, ColumnFamily::read).await
+    ) -> impl Future<Output = PendingRead<'_, RowSlice>> {
+        self.read_row(row, context, ColumnFamily::read)
     }
 
     /// Begins to count the columns, or super columns, of a slice of a row.
-    pub async fn count(
+    pub fn count(
         &self,
         row: RowQuery<'_>,
         context: &mut RequestContext,
-    ) -> PendingRead<'_, usize> {
-        self.read_row(row, context, ColumnFamily::count).await
+    ) -> impl Future<Output = PendingRead<'_, usize>> {
+        self.read_row(row, context, ColumnFamily::count)
     }
 
     /// Begins to read the version of a slice of a row, deletions included.
-    pub async fn read_version(
+    pub fn read_version(
         &self,
         row: RowQuery<'_>,
         context: &mut RequestContext,
-    ) -> PendingRead<'_, RowVersion> {
-        self.read_row(row, context, ColumnFamily::read_version).await
+    ) -> impl Future<Output = PendingRead<'_, RowVersion>> {
+        self.read_row(row, context, ColumnFamily::read_version)
     }
 
     /// Begins to read a slice of each of the first rows of a range.
-    pub async fn scan(
+    pub fn scan(
         &self,
         rows: RangeQuery<'_>,
         context: &mut RequestContext,
-    ) -> PendingRead<'_, Vec<Row>> {
-        self.read_range(rows, context, ColumnFamily::scan).await
+    ) -> impl Future<Output = PendingRead<'_, Vec<Row>>> {
+        self.read_range(rows, context, ColumnFamily::scan)
     }
 
     /// Begins to read the versions of a slice of each of the first rows of a range, deletions
     /// included.
-    pub async fn scan_versions(
+    pub fn scan_versions(
         &self,
         rows: RangeQuery<'_>,
         context: &mut RequestContext,
-    ) -> PendingRead<'_, Vec<VersionedRow>> {
-        self.read_range(rows, context, ColumnFamily::scan_versions).await
+    ) -> impl Future<Output = PendingRead<'_, Vec<VersionedRow>>> {
+        self.read_range(rows, context, ColumnFamily::scan_versions)
     }
 
-    async fn read_row<T: Send + 'static>(
+    fn read_row<T: Send + 'static>(
         &self,
         row: RowQuery<'_>,
         context: &mut RequestContext,
         read: ReadRow<T>,
-    ) -> PendingRead<'_, T> {
+    ) -> impl Future<Output = PendingRead<'_, T>> {
         let RowQuery { family, key, slice } = row;
         let store = self.storage.family(family);
         let inline = read(store, key, slice, context, self.inline_access());
-        self.or_on_a_worker(inline, context, || {
+        self.or_on_a_worker(inline, context, move || {
             let (key, slice) = (key.clone(), slice.clone());
             move |storage: &Database, context: &RequestContext| {
                 read(storage.family(family), &key, &slice, context, Access::Cached)
             }
         })
-        .await
     }
 
-    async fn read_range<T: Send + 'static>(
+    fn read_range<T: Send + 'static>(
         &self,
         rows: RangeQuery<'_>,
         context: &mut RequestContext,
         read: ReadRange<T>,
-    ) -> PendingRead<'_, T> {
+    ) -> impl Future<Output = PendingRead<'_, T>> {
         let RangeQuery { family, range, slice, max_rows } = rows;
         let store = self.storage.family(family);
         let inline = read(store, range, slice, max_rows, context, self.inline_access());
-        self.or_on_a_worker(inline, context, || {
+        self.or_on_a_worker(inline, context, move || {
             let (range, slice) = (range.clone(), slice.clone());
             move |storage: &Database, context: &RequestContext| {
                 read(storage.family(family), &range, &slice, max_rows, context, Access::Cached)
             }
         })
-        .await
     }
 
     /// Access of the calling thread.
@@ -419,7 +419,8 @@ impl Replica {
             return PendingRead::Begun(Begun { replica: self, job, short: None });
         }
         let work = context.short();
-        match self.ask(&self.reads, context, work, Arc::clone(&job)).await {
+        // Seldom, and large.
+        match Box::pin(self.ask(&self.reads, context, work, Arc::clone(&job))).await {
             Ok(asked) => PendingRead::Begun(Begun { replica: self, job, short: Some(asked) }),
             Err(abandoned) => PendingRead::Ready(Err(abandoned.into())),
         }

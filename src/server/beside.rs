@@ -3,6 +3,7 @@
 use super::worker::Local;
 use super::{Protocol, Whole};
 use crate::base::budget::Charge;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
@@ -59,15 +60,16 @@ impl Beside {
         let (protocol, session) = (Arc::clone(protocol), Arc::clone(session));
         let (pool, unwanted) = (Arc::clone(&local.pool), unwanted.clone());
         local.tasks.spawn(async move {
-            let Whole { request, only_reads, .. } = whole;
             let mut bytes = pool.take();
-            let answer = protocol.answer(&session, request, &mut bytes);
-            if only_reads {
-                if unwanted.run_until_cancelled(answer).await.is_none() {
-                    return;
+            {
+                let answer = pin!(protocol.answer(&session, &whole.request, &mut bytes));
+                if whole.only_reads {
+                    if unwanted.run_until_cancelled(answer).await.is_none() {
+                        return;
+                    }
+                } else {
+                    answer.await;
                 }
-            } else {
-                answer.await;
             }
             end.done(bytes);
         });

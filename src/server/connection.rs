@@ -376,24 +376,24 @@ impl<P: Protocol> Connection<P> {
         whole: Whole<P::Request<'_>>,
         ready: &mut Vec<u8>,
     ) -> Result<usize, Close> {
-        let Whole { request, length, only_reads } = whole;
         let Self { local: Local { shared, pool, .. }, protocol, session, stream, .. } = self;
         let mut reply = if ready.is_empty() { take(ready) } else { pool.take() };
         let mut flushed = Ok(());
         {
-            let mut answer = pin!(protocol.answer(session, request, &mut reply));
+            let mut answer = pin!(protocol.answer(session, &whole.request, &mut reply));
             if answer.as_mut().now_or_never().is_none() {
-                let served = async {
+                // Seldom, and large.
+                let served = Box::pin(async {
                     if ready.is_empty() {
                         return answer.await;
                     }
                     ((), flushed) = tokio::join!(answer, flush(stream, shared, ready));
-                };
-                if only_reads {
+                });
+                if whole.only_reads {
                     tokio::select! {
                         biased;
                         () = served => {}
-                        () = abandoned(stream, shared) => {
+                        () = Box::pin(abandoned(stream, shared)) => {
                             let why = "nobody waits for its request any more";
                             return Err(Close::new(None, why));
                         }
@@ -409,7 +409,7 @@ impl<P: Protocol> Connection<P> {
             ready.extend_from_slice(&reply);
         }
         pool.give(reply);
-        flushed.map(|()| length)
+        flushed.map(|()| whole.length)
     }
 
     async fn flush(&mut self, ready: &mut Vec<u8>) -> Result<(), Close> {

@@ -46,7 +46,7 @@ pub trait Protocol: Send + Sync + 'static {
     /// State that the requests of a connection share, such as its login.
     type Session: Send + Sync + 'static;
     /// A decoded request. It may borrow from the received bytes.
-    type Request<'a>: Send;
+    type Request<'a>: Send + Sync;
 
     /// Begins a connection.
     fn connect(&self, peer: SocketAddr) -> (Self::Framing, Self::Session);
@@ -75,7 +75,7 @@ pub trait Protocol: Send + Sync + 'static {
     fn answer(
         &self,
         session: &Self::Session,
-        request: Self::Request<'_>,
+        request: &Self::Request<'_>,
         reply: &mut Vec<u8>,
     ) -> impl Future<Output = ()> + Send;
 }

@@ -120,7 +120,7 @@ impl Protocol for Lines {
     async fn answer(
         &self,
         user: &Mutex<String>,
-        Line(line, _charge): Self::Request<'_>,
+        Line(line, _charge): &Self::Request<'_>,
         reply: &mut Vec<u8>,
     ) {
         let words: Vec<&str> = line.split(' ').collect();

@@ -34,6 +34,7 @@ use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::Schema;
 use crate::model::slice::RowSlice;
+use futures_util::TryFutureExt;
 use login::LoginTurns;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -100,30 +101,30 @@ impl Service {
     }
 
     /// Gives a read the time that a request may take, and drops it then.
-    pub async fn in_time<T>(
+    pub fn in_time<T>(
         &self,
         read: impl Future<Output = Result<T, ServiceError>>,
-    ) -> Result<T, ServiceError> {
-        self.options.coordinator.in_time(read).await
+    ) -> impl Future<Output = Result<T, ServiceError>> {
+        self.options.coordinator.in_time(read)
     }
 
     /// Runs a job that would keep the thread of a connection for long on another one.
-    pub async fn offload<T: Send + 'static>(
+    pub fn offload<T: Send + 'static>(
         &self,
         context: &mut RequestContext,
         job: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, ServiceError> {
-        Ok(self.options.coordinator.spawn_read(context, job).await?)
+    ) -> impl Future<Output = Result<T, ServiceError>> {
+        self.options.coordinator.spawn_read(context, job).err_into()
     }
 
     /// Reads a slice of a row.
-    pub async fn read(
+    pub fn read(
         &self,
         query: RowQuery<'_>,
         level: ConsistencyLevel,
         context: &mut RequestContext,
-    ) -> Result<RowSlice, ServiceError> {
-        Ok(self.options.coordinator.read(query, level, context).await?)
+    ) -> impl Future<Output = Result<RowSlice, ServiceError>> {
+        self.options.coordinator.read(query, level, context).err_into()
     }
 
     /// Counts the columns, or super columns, of a row or a super column.
@@ -138,12 +139,12 @@ impl Service {
     }
 
     /// Applies mutations, each of which is atomic.
-    pub async fn write(
+    pub fn write(
         &self,
         mutations: &[RowMutation],
         level: ConsistencyLevel,
-    ) -> Result<(), ServiceError> {
-        Ok(self.options.coordinator.write(mutations, level).await?)
+    ) -> impl Future<Output = Result<(), ServiceError>> {
+        self.options.coordinator.write(mutations, level).err_into()
     }
 
     /// Seconds since the Unix epoch, by which deletions are dated.

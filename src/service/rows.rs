@@ -198,7 +198,8 @@ impl RowsWriter {
         self.bytes = if cost <= SMALL_ANSWER_BYTES {
             write()
         } else {
-            service.offload(&mut scratch, write).await?
+            // Seldom, and large.
+            Box::pin(service.offload(&mut scratch, write)).await?
         };
         Ok(())
     }

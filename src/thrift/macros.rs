@@ -264,7 +264,7 @@ macro_rules! thrift_service {
             fn $method(
                 &self,
                 session: &Self::Session,
-                args: $args<'_>,
+                args: &$args<'_>,
             ) -> impl Future<
                 Output = Result<
                     impl $crate::thrift::encode::Encode<$result>,
@@ -308,7 +308,7 @@ macro_rules! thrift_service {
         pub(super) async fn dispatch<S: $service>(
             service: &S,
             session: &S::Session,
-            args: Arguments<'_>,
+            args: &Arguments<'_>,
             reply: $crate::thrift::reply::Reply<'_>,
         ) {
             match args {

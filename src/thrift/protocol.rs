@@ -95,7 +95,7 @@ enum Call<'a> {
         method: &'static Method,
         args: Arguments<'a>,
         /// Memory of the arguments.
-        charge: Option<Charge>,
+        _charge: Option<Charge>,
     },
     Unknown,
     /// A required field is absent.
@@ -182,15 +182,15 @@ impl<S: Cassandra> Protocol for Thrift<S> {
         Some(method.name)
     }
 
-    async fn answer(&self, session: &S::Session, request: Self::Request<'_>, reply: &mut Vec<u8>) {
+    async fn answer(&self, session: &S::Session, request: &Self::Request<'_>, reply: &mut Vec<u8>) {
         let Request { head, call } = request;
-        let (method, args, _charge) = match call {
-            Call::Known { method, args, charge } => (method, args, charge),
+        let (method, args) = match call {
+            Call::Known { method, args, .. } => (method, args),
             Call::Unknown => return head.unknown_method(reply),
-            Call::Lacking(why) => return head.protocol_error(&why, reply),
+            Call::Lacking(why) => return head.protocol_error(why, reply),
         };
         let is_answered = {
-            let place = Reply { method, head, out: &mut *reply, reporter: &self.reporter };
+            let place = Reply { method, head: *head, out: &mut *reply, reporter: &self.reporter };
             let mut answer = pin!(dispatch(&*self.service, session, args, place));
             catch_panic(answer.as_mut()).await.is_some()
         };
@@ -362,6 +362,6 @@ fn decode_call<'a>(
     let mut reader = Reader::new(args).of(version).within(&room.memory);
     let args = (method.decode)(&mut reader)?;
     let length = reader.position();
-    let charge = reader.into_charge()?;
-    Ok((Call::Known { method, args, charge }, length))
+    let known = Call::Known { method, args, _charge: reader.into_charge()? };
+    Ok((known, length))
 }

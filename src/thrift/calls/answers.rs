@@ -111,7 +111,8 @@ impl<E> Answer<E> {
             answer.encode(&mut written);
             written
         };
-        Ok(Self::Written(service.offload(context, write).await?))
+        // Seldom, and large.
+        Ok(Self::Written(Box::pin(service.offload(context, write)).await?))
     }
 }
 

@@ -71,9 +71,9 @@ pub(super) fn describe_keyspace(
 /// Tokens that cut a range into parts of about as many keys, judged by this node's data.
 pub(super) async fn describe_splits(
     calls: &Calls,
-    args: DescribeSplitsArgs<'_>,
+    args: &DescribeSplitsArgs<'_>,
 ) -> Described<impl Encode<List<Text<'static>>> + use<>> {
-    let DescribeSplitsArgs { start_token, end_token, keys_per_split } = &args;
+    let DescribeSplitsArgs { start_token, end_token, keys_per_split } = args;
     Ok(Each(calls.service.splits(start_token, end_token, *keys_per_split).await?))
 }
 

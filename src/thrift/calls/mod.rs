@@ -67,7 +67,7 @@ macro_rules! methods {
         async fn $method(
             &self,
             session: &Session,
-            args: $args<'_>,
+            args: &$args<'_>,
         ) -> Result<impl Encode<$result>, ServiceError> {
             answer!($kind self session args $function)
         }
@@ -91,11 +91,11 @@ macro_rules! answer {
     }};
     (open $calls:ident $session:ident $args:ident $function:expr) => {{
         let _ = $session;
-        Ok(($function)($calls, &$args))
+        Ok(($function)($calls, $args))
     }};
     (checked $calls:ident $session:ident $args:ident $function:expr) => {{
         let _ = $session;
-        ($function)($calls, &$args)
+        ($function)($calls, $args)
     }};
 }
 
@@ -105,12 +105,12 @@ impl Cassandra for Calls {
     async fn login(
         &self,
         session: &Session,
-        args: LoginArgs<'_>,
+        args: &LoginArgs<'_>,
     ) -> Result<impl Encode<()>, ServiceError> {
         let LoginArgs { keyspace, auth_request } = args;
-        let credentials = auth_request.credentials.0.into_iter();
-        let credentials = credentials.map(|(key, value)| (key.into_owned(), value.into_owned()));
-        self.service.login(session, &keyspace, credentials.collect()).await
+        let credentials = auth_request.credentials.iter();
+        let credentials = credentials.map(|(key, value)| (key.to_string(), value.to_string()));
+        self.service.login(session, keyspace, credentials.collect()).await
     }
 
     methods! {

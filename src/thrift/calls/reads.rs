@@ -25,7 +25,7 @@ use std::collections::HashSet;
 
 pub(super) async fn get(
     calls: &Calls,
-    args: GetArgs<'_>,
+    args: &GetArgs<'_>,
     context: &mut RequestContext,
 ) -> Result<Answer<Found>, ServiceError> {
     let service = &*calls.service;
@@ -43,7 +43,7 @@ pub(super) async fn get(
 
 pub(super) async fn multiget(
     calls: &Calls,
-    args: MultigetArgs<'_>,
+    args: &MultigetArgs<'_>,
     context: &mut RequestContext,
 ) -> Result<Written, ServiceError> {
     let (family, target) = check_path(&calls.service, &args.keyspace, &args.column_path)?;
@@ -57,7 +57,7 @@ pub(super) async fn multiget(
 
 pub(super) async fn get_slice(
     calls: &Calls,
-    args: GetSliceArgs<'_>,
+    args: &GetSliceArgs<'_>,
     context: &mut RequestContext,
 ) -> Result<Answer<Columns>, ServiceError> {
     let service = &*calls.service;
@@ -74,7 +74,7 @@ pub(super) async fn get_slice(
 
 pub(super) async fn multiget_slice(
     calls: &Calls,
-    args: MultigetSliceArgs<'_>,
+    args: &MultigetSliceArgs<'_>,
     context: &mut RequestContext,
 ) -> Result<Written, ServiceError> {
     let parent = (&*args.keyspace, &args.column_parent);
@@ -104,7 +104,7 @@ async fn write_map<V: WireType, E: Encode<V>>(
 
 pub(super) async fn get_count(
     calls: &Calls,
-    args: GetCountArgs<'_>,
+    args: &GetCountArgs<'_>,
     context: &mut RequestContext,
 ) -> Result<i32, ServiceError> {
     let family = check_parent(&calls.service, &args.keyspace, &args.column_parent)?;
@@ -117,7 +117,7 @@ pub(super) async fn get_count(
 
 pub(super) async fn get_range_slices(
     calls: &Calls,
-    args: GetRangeSlicesArgs<'_>,
+    args: &GetRangeSlicesArgs<'_>,
     context: &mut RequestContext,
 ) -> Result<Written, ServiceError> {
     let parent = (&*args.keyspace, &args.column_parent);
@@ -129,14 +129,14 @@ pub(super) async fn get_range_slices(
 
 pub(super) async fn get_range_slice(
     calls: &Calls,
-    args: GetRangeSliceArgs<'_>,
+    args: &GetRangeSliceArgs<'_>,
     context: &mut RequestContext,
 ) -> Result<Written, ServiceError> {
     let parent = (&*args.keyspace, &args.column_parent);
     let columns = check_columns(calls, parent, &args.predicate)?;
     let range = KeyRange {
-        start_key: Some(args.start_key),
-        end_key: Some(args.finish_key),
+        start_key: Some(args.start_key.clone()),
+        end_key: Some(args.finish_key.clone()),
         start_token: None,
         end_token: None,
         count: args.row_count,
@@ -150,7 +150,7 @@ pub(super) async fn get_range_slice(
 /// Keys of rows that have a visible column. Its consistency level never counted.
 pub(super) async fn get_key_range(
     calls: &Calls,
-    args: GetKeyRangeArgs<'_>,
+    args: &GetKeyRangeArgs<'_>,
     context: &mut RequestContext,
 ) -> Result<impl Encode<List<Text<'static>>> + use<>, ServiceError> {
     let (service, name) = (&calls.service, &args.column_family);

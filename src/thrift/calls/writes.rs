@@ -4,12 +4,16 @@ use super::Calls;
 use super::batch::RowBatch;
 use super::paths::{Target, check_path, check_removal, refused, write_level};
 use crate::model::deletion::Deletion;
-use crate::model::mutation::MutationBuilder;
-use crate::service::{ServiceError, check_key, check_modifiable};
+use crate::model::mutation::{MutationBuilder, RowMutation};
+use crate::service::{Service, ServiceError, check_key, check_modifiable};
 use crate::thrift::idl::{BatchInsertArgs, BatchMutateArgs, InsertArgs, RemoveArgs};
 
-pub(super) async fn insert(calls: &Calls, args: InsertArgs<'_>) -> Result<(), ServiceError> {
-    let service = &calls.service;
+pub(super) async fn insert(calls: &Calls, args: &InsertArgs<'_>) -> Result<(), ServiceError> {
+    let row = inserted(&calls.service, args)?;
+    calls.service.write(&[row], write_level(args.consistency_level)).await
+}
+
+fn inserted(service: &Service, args: &InsertArgs<'_>) -> Result<RowMutation, ServiceError> {
     check_key(&args.key)?;
     let (family, target) = check_path(service, &args.keyspace, &args.column_path)?;
     let Target::Column { super_name, name } = target else {
@@ -19,11 +23,15 @@ pub(super) async fn insert(calls: &Calls, args: InsertArgs<'_>) -> Result<(), Se
     let mut builder = MutationBuilder::new(service.schema(), &args.keyspace, args.key.as_bytes());
     let place = (super_name.unwrap_or_default(), name);
     builder.family(family.id).insert(place, args.value, args.timestamp);
-    service.write(&[builder.finish()], write_level(args.consistency_level)).await
+    Ok(builder.finish())
 }
 
-pub(super) async fn remove(calls: &Calls, args: RemoveArgs<'_>) -> Result<(), ServiceError> {
-    let service = &calls.service;
+pub(super) async fn remove(calls: &Calls, args: &RemoveArgs<'_>) -> Result<(), ServiceError> {
+    let row = removed(&calls.service, args)?;
+    calls.service.write(&[row], write_level(args.consistency_level)).await
+}
+
+fn removed(service: &Service, args: &RemoveArgs<'_>) -> Result<RowMutation, ServiceError> {
     check_key(&args.key)?;
     let (family, target) = check_removal(service, &args.keyspace, &args.column_path)?;
     check_modifiable(&args.keyspace)?;
@@ -37,12 +45,12 @@ pub(super) async fn remove(calls: &Calls, args: RemoveArgs<'_>) -> Result<(), Se
             builder.delete_column((super_name.unwrap_or_default(), name), deletion)
         }
     };
-    service.write(&[builder.finish()], write_level(args.consistency_level)).await
+    Ok(builder.finish())
 }
 
 pub(super) async fn batch_insert(
     calls: &Calls,
-    args: BatchInsertArgs<'_>,
+    args: &BatchInsertArgs<'_>,
 ) -> Result<(), ServiceError> {
     check_key(&args.key)?;
     let mut row = RowBatch::new(&calls.service, &args.keyspace, &args.key, RowBatch::buffer());
@@ -58,7 +66,7 @@ pub(super) async fn batch_insert(
 
 pub(super) async fn batch_mutate(
     calls: &Calls,
-    args: BatchMutateArgs<'_>,
+    args: &BatchMutateArgs<'_>,
 ) -> Result<(), ServiceError> {
     let mut mutations = Vec::with_capacity(args.mutation_map.len());
     let mut buffer = RowBatch::buffer();

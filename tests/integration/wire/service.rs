@@ -92,7 +92,7 @@ macro_rules! answer {
         async fn $method(
             &self,
             _session: &Session,
-            $a: $args<'_>,
+            $a: &$args<'_>,
         ) -> Result<impl Encode<$result>, ServiceError> {
             $answer
         }
@@ -125,7 +125,7 @@ impl Cassandra for Scripted {
     async fn insert(
         &self,
         session: &Session,
-        args: InsertArgs<'_>,
+        args: &InsertArgs<'_>,
     ) -> Result<impl Encode<()>, ServiceError> {
         session.writes.fetch_add(1, Ordering::SeqCst);
         self.inserts.fetch_add(1, Ordering::SeqCst);
@@ -150,7 +150,7 @@ impl Cassandra for Scripted {
     async fn get(
         &self,
         _session: &Session,
-        args: GetArgs<'_>,
+        args: &GetArgs<'_>,
     ) -> Result<impl Encode<ColumnOrSuperColumn<'static>>, ServiceError> {
         if args.key == "wait" {
             self.wait().await;
@@ -164,7 +164,7 @@ impl Cassandra for Scripted {
     async fn batch_mutate(
         &self,
         session: &Session,
-        args: BatchMutateArgs<'_>,
+        args: &BatchMutateArgs<'_>,
     ) -> Result<impl Encode<()>, ServiceError> {
         session.writes.fetch_add(1, Ordering::SeqCst);
         let mutations =
@@ -176,7 +176,7 @@ impl Cassandra for Scripted {
     async fn get_count(
         &self,
         session: &Session,
-        _args: GetCountArgs<'_>,
+        _args: &GetCountArgs<'_>,
     ) -> Result<impl Encode<i32>, ServiceError> {
         Ok(session.writes.load(Ordering::SeqCst))
     }
@@ -190,27 +190,27 @@ impl Cassandra for Scripted {
             if let Some(failure) = failure_of(&args.key) {
                 return Err(failure);
             }
-            let count = args.predicate.slice_range.map_or(0, |range| range.count as usize);
+            let count = args.predicate.slice_range.as_ref().map_or(0, |range| range.count as usize);
             Ok(Each(std::iter::repeat_n(standard(b"name", &[b'v'; 1000]), count)))
         };
         multiget(MultigetArgs) -> Map<Text<'static>, ColumnOrSuperColumn<'static>> =
             |args| {
-                Ok(Each(args.keys.into_iter().map(|key| (key.to_string(), copied(b"", &key)))))
+                Ok(Each(args.keys.iter().map(|key| (key.to_string(), copied(b"", key)))))
             };
         multiget_slice(MultigetSliceArgs)
             -> Map<Text<'static>, List<ColumnOrSuperColumn<'static>>> = |args| {
-                let row = |key: Text<'_>| (key.into_owned(), Each([standard(b"", b"")]));
-                Ok(Each(args.keys.into_iter().map(row)))
+                let row = |key: &Text<'_>| (key.to_string(), Each([standard(b"", b"")]));
+                Ok(Each(args.keys.iter().map(row)))
             };
         get_key_range(GetKeyRangeArgs) -> List<Text<'static>> =
-            |args| Ok(Each([args.start.into_owned(), args.finish.into_owned()]));
+            |args| Ok(Each([args.start.to_string(), args.finish.to_string()]));
         get_range_slice(GetRangeSliceArgs) -> List<KeySlice<'static>> = |args| {
-            Ok(Each([KeySlice { key: args.start_key, columns: vec![standard(b"", b"")] }]))
+            Ok(Each([KeySlice { key: args.start_key.clone(), columns: vec![standard(b"", b"")] }]))
         };
         get_range_slices(GetRangeSlicesArgs) -> List<KeySlice<'static>> = |args| {
             let members = [Column { name: b"member", value: b"", timestamp: 2 }];
             let group = SuperColumn { name: b"group", columns: members.to_vec() };
-            let key = args.range.start_key.unwrap_or_default();
+            let key = args.range.start_key.clone().unwrap_or_default();
             Ok(Each([KeySlice { key, columns: vec![group.into()] }]))
         };
         batch_insert(BatchInsertArgs) -> () = |_args| Ok(());
@@ -219,9 +219,9 @@ impl Cassandra for Scripted {
             None => Ok(()),
         };
         get_string_property(GetStringPropertyArgs) -> Text<'static> =
-            |args| Ok(args.property.into_owned());
+            |args| Ok(args.property.to_string());
         get_string_list_property(GetStringListPropertyArgs) -> List<Text<'static>> =
-            |args| Ok(Each([args.property.into_owned()]));
+            |args| Ok(Each([args.property.to_string()]));
         describe_keyspaces(DescribeKeyspacesArgs) -> Set<Text<'static>> =
             |_args| Ok(Each(["Keyspace1", "system"]));
         describe_cluster_name(DescribeClusterNameArgs) -> Text<'static> =
@@ -229,7 +229,7 @@ impl Cassandra for Scripted {
         describe_version(DescribeVersionArgs) -> Text<'static> =
             |_args| Ok(VERSION);
         describe_ring(DescribeRingArgs) -> List<TokenRange<'static>> = |args| {
-            let (start_token, end_token) = ("1".into(), args.keyspace);
+            let (start_token, end_token) = ("1".into(), args.keyspace.clone());
             let endpoints = vec!["127.0.0.1".into()];
             Ok(Each([TokenRange { start_token, end_token, endpoints }]))
         };
@@ -239,9 +239,9 @@ impl Cassandra for Scripted {
             -> Map<Text<'static>, Map<Text<'static>, Text<'static>>> =
             |args| match failure_of(&args.keyspace) {
                 Some(failure) => Err(failure),
-                None => Ok(Each([(args.keyspace.into_owned(), Each([("Type", "Standard")]))])),
+                None => Ok(Each([(args.keyspace.to_string(), Each([("Type", "Standard")]))])),
             };
         describe_splits(DescribeSplitsArgs) -> List<Text<'static>> =
-            |args| Ok(Each([args.start_token, args.end_token].map(|text| text.into_owned())));
+            |args| Ok(Each([&args.start_token, &args.end_token].map(ToString::to_string)));
     }
 }

@@ -107,11 +107,11 @@ async fn splits_divide_the_stored_keys() {
     for key in ["a", "b", "c", "d"] {
         mutate(&api, &[(key, "Bytes", vec![set("x", 1)])]).await.unwrap();
     }
-    let splits = |start: &'static str, end: &'static str, keys_per_split| {
+    let splits = async |start: &'static str, end: &'static str, keys_per_split| {
         let (start_token, end_token) = (start.into(), end.into());
         let args = DescribeSplitsArgs { start_token, end_token, keys_per_split };
-        let found = describe::describe_splits(&api, args);
-        async { found.await.map(transfer::<List<Text<'static>>>) }
+        let found = describe::describe_splits(&api, &args).await;
+        found.map(transfer::<List<Text<'static>>>)
     };
     assert_eq!(splits("", "z", 2).await.unwrap(), ["", "c", "z"]);
     assert_eq!(splits("", "z", 100).await.unwrap(), ["", "z"]);

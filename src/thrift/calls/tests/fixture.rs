@@ -170,7 +170,7 @@ pub(super) async fn mutate_in(
     let mutation_map = transfer(Each(rows));
     let keyspace = keyspace.into();
     let args = BatchMutateArgs { keyspace, mutation_map, consistency_level: ONE };
-    writes::batch_mutate(api, args).await
+    writes::batch_mutate(api, &args).await
 }
 
 /// The elements of `batch_insert` for one column family.
@@ -191,7 +191,7 @@ pub(super) async fn slice(
     let (keyspace, key) = ("Blog".into(), key.into());
     let column_parent = parent;
     let args = GetSliceArgs { keyspace, key, column_parent, predicate, consistency_level: ONE };
-    let columns = reads::get_slice(api, args, &mut api.service.request()).await?;
+    let columns = reads::get_slice(api, &args, &mut api.service.request()).await?;
     Ok(show(&transfer::<List<ColumnOrSuperColumn<'static>>>(columns)))
 }
 

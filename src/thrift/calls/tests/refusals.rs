@@ -26,7 +26,7 @@ async fn get(api: &Calls, keyspace: &str, key: &str, column_path: ColumnPath<'_>
     let (keyspace, key) = (keyspace.into(), key.into());
     why(reads::get(
         api,
-        GetArgs { keyspace, key, column_path, consistency_level: ONE },
+        &GetArgs { keyspace, key, column_path, consistency_level: ONE },
         &mut api.service.request(),
     )
     .await)
@@ -36,14 +36,14 @@ async fn insert(api: &Calls, keyspace: &str, key: &str, column_path: ColumnPath<
     let (keyspace, key, value) = (keyspace.into(), key.into(), b"v".as_slice());
     let consistency_level = ONE;
     let args = InsertArgs { keyspace, key, column_path, value, timestamp: 1, consistency_level };
-    why(writes::insert(api, args).await)
+    why(writes::insert(api, &args).await)
 }
 
 async fn remove(api: &Calls, keyspace: &str, column_path: ColumnPath<'_>) -> String {
     let (keyspace, key) = (keyspace.into(), "k".into());
     let consistency_level = ONE;
     let args = RemoveArgs { keyspace, key, column_path, timestamp: 1, consistency_level };
-    why(writes::remove(api, args).await)
+    why(writes::remove(api, &args).await)
 }
 
 #[tokio::test]
@@ -180,7 +180,7 @@ async fn slices() {
         let consistency_level = ONE;
         let args =
             MultigetSliceArgs { keyspace, keys, column_parent, predicate, consistency_level };
-        assert_eq!(why(reads::multiget_slice(&api, args, &mut api.service.request()).await), text);
+        assert_eq!(why(reads::multiget_slice(&api, &args, &mut api.service.request()).await), text);
     }
 }
 
@@ -195,11 +195,11 @@ async fn reads_have_levels_that_promise_an_answer() {
         let column_path = path("Bytes", None, Some("c"));
         let keys = vec!["k".into()];
         let args = MultigetArgs { keyspace: keyspace(), keys, column_path, consistency_level };
-        assert_eq!(why(reads::multiget(&api, args, &mut api.service.request()).await), text);
+        assert_eq!(why(reads::multiget(&api, &args, &mut api.service.request()).await), text);
         let column_parent = parent("Bytes", None);
         let args =
             GetCountArgs { keyspace: keyspace(), key: key(), column_parent, consistency_level };
-        assert_eq!(why(reads::get_count(&api, args, &mut api.service.request()).await), text);
+        assert_eq!(why(reads::get_count(&api, &args, &mut api.service.request()).await), text);
         let refused = consistency_level == ConsistencyLevel::Zero;
         let expected = if refused { text } else { "ok".to_owned() };
         let range = keys_between(Some(""), Some(""), 1);
@@ -216,7 +216,7 @@ async fn every_generation_may_read_at_all() {
         let consistency_level = ConsistencyLevel::All;
         let args = GetCountArgs { keyspace, key, column_parent, consistency_level };
         assert_eq!(
-            why(reads::get_count(&api, args, &mut api.service.request()).await),
+            why(reads::get_count(&api, &args, &mut api.service.request()).await),
             "ok",
             "{version:?}"
         );
@@ -232,7 +232,7 @@ async fn rows(api: &Calls, range: KeyRange<'_>, consistency_level: ConsistencyLe
     let (keyspace, column_parent) = ("Blog".into(), parent("Bytes", None));
     let predicate = all();
     let args = GetRangeSlicesArgs { keyspace, column_parent, predicate, range, consistency_level };
-    why(reads::get_range_slices(api, args, &mut api.service.request()).await)
+    why(reads::get_range_slices(api, &args, &mut api.service.request()).await)
 }
 
 #[tokio::test]
@@ -296,7 +296,7 @@ async fn the_count_of_rows_has_its_name_of_0_5() {
         row_count: 0,
         consistency_level: ONE,
     };
-    let refused = reads::get_range_slice(&api, args, &mut api.service.request()).await;
+    let refused = reads::get_range_slice(&api, &args, &mut api.service.request()).await;
     assert_eq!(why(refused), "row_count must be positive");
 }
 
@@ -412,7 +412,7 @@ async fn a_column_beside_an_empty_super_column() {
         consistency_level: ONE,
     };
     let text = "ColumnOrSuperColumn may have either a Column or a SuperColumn, but not both";
-    assert_eq!(why(writes::batch_insert(&api, args).await), text);
+    assert_eq!(why(writes::batch_insert(&api, &args).await), text);
     let mutation = Mutation { column_or_supercolumn: Some(element), deletion: None };
     assert_eq!(why(mutate(&api, &[("k", "Bytes", vec![mutation])]).await), "ok");
     assert_eq!(slice(&api, "k", parent("Bytes", None), all()).await.unwrap(), "c@1");

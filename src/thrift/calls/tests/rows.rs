@@ -32,7 +32,7 @@ async fn get(api: &Calls, key: &str, column_path: ColumnPath<'_>) -> Result<Stri
     let (keyspace, key) = ("Blog".into(), key.into());
     let args = GetArgs { keyspace, key, column_path, consistency_level: ONE };
     Ok(show_one(&transfer::<ColumnOrSuperColumn<'static>>(
-        reads::get(api, args, &mut api.service.request()).await?,
+        reads::get(api, &args, &mut api.service.request()).await?,
     )))
 }
 
@@ -64,7 +64,7 @@ async fn counts_are_of_what_a_slice_would_return() {
         let (keyspace, key) = ("Blog".into(), key.to_owned().into());
         let column_parent = parent("Super", super_column);
         let args = GetCountArgs { keyspace, key, column_parent, consistency_level: ONE };
-        reads::get_count(&api, args, &mut api.service.request()).await.unwrap()
+        reads::get_count(&api, &args, &mut api.service.request()).await.unwrap()
     };
     assert_eq!(count("k1", None).await, 2);
     assert_eq!(count("k1", Some("s3")).await, 1);
@@ -80,7 +80,7 @@ async fn several_keys_answer_in_their_order_and_once() {
     let keyspace = "Blog".into();
     let args = MultigetArgs { keyspace, keys: keys(), column_path, consistency_level: ONE };
     let found: Map<Text<'static>, ColumnOrSuperColumn<'static>> =
-        transfer(reads::multiget(&api, args, &mut api.service.request()).await.unwrap());
+        transfer(reads::multiget(&api, &args, &mut api.service.request()).await.unwrap());
     let found: Vec<_> = found.iter().map(|(key, c)| format!("{key} {}", show_one(c))).collect();
     assert_eq!(found, ["k2 s{a@1}", "none nothing", "k1 nothing"]);
     let args = MultigetSliceArgs {
@@ -91,7 +91,7 @@ async fn several_keys_answer_in_their_order_and_once() {
         consistency_level: ONE,
     };
     let found: Map<Text<'static>, List<ColumnOrSuperColumn<'static>>> =
-        transfer(reads::multiget_slice(&api, args, &mut api.service.request()).await.unwrap());
+        transfer(reads::multiget_slice(&api, &args, &mut api.service.request()).await.unwrap());
     let found: Vec<_> = found.iter().map(|(key, list)| format!("{key} {}", show(list))).collect();
     assert_eq!(found, ["k2 s{a@1}", "none ", "k1 s1{b@5}"]);
 }
@@ -119,7 +119,7 @@ async fn rows(api: &Calls, range: KeyRange<'_>, predicate: SlicePredicate<'_>) -
         consistency_level: ONE,
     };
     let rows: List<KeySlice<'static>> =
-        transfer(reads::get_range_slices(api, args, &mut api.service.request()).await.unwrap());
+        transfer(reads::get_range_slices(api, &args, &mut api.service.request()).await.unwrap());
     rows.iter().map(|row| format!("{} {}", row.key, show(&row.columns))).collect()
 }
 
@@ -159,7 +159,7 @@ async fn key_ranges_leave_ghosts_out() {
             count,
             consistency_level: ONE,
         };
-        let keys = reads::get_key_range(&api, args, &mut api.service.request())
+        let keys = reads::get_key_range(&api, &args, &mut api.service.request())
             .await
             .map_err(|error| error.to_string())?;
         let keys: List<Text<'static>> = transfer(keys);
@@ -191,7 +191,7 @@ async fn key_ranges_go_on_behind_a_page_of_ghosts() {
         consistency_level: ONE,
     };
     let keys: List<Text<'static>> =
-        transfer(reads::get_key_range(&api, args, &mut api.service.request()).await.unwrap());
+        transfer(reads::get_key_range(&api, &args, &mut api.service.request()).await.unwrap());
     assert_eq!(keys, ["k299", "k599"]);
 }
 
@@ -218,7 +218,7 @@ async fn key_ranges_go_on_inside_of_a_token() {
         consistency_level: ONE,
     };
     let keys: List<Text<'static>> =
-        transfer(reads::get_key_range(&api, args, &mut api.service.request()).await.unwrap());
+        transfer(reads::get_key_range(&api, &args, &mut api.service.request()).await.unwrap());
     assert_eq!(keys, expected);
 }
 
@@ -254,7 +254,7 @@ async fn of_many_keys_only_some_rows_are_in_memory_at_a_time() {
         consistency_level: ONE,
     };
     let found: Map<Text<'static>, List<ColumnOrSuperColumn<'static>>> =
-        transfer(reads::multiget_slice(&api, args, &mut api.service.request()).await.unwrap());
+        transfer(reads::multiget_slice(&api, &args, &mut api.service.request()).await.unwrap());
     let found: Vec<_> = found.iter().collect();
     assert_eq!(found.len(), KEYS);
     assert!(found[..KEYS - 1].iter().all(|(_, columns)| columns.is_empty()));
@@ -305,7 +305,7 @@ async fn large_answers_need_no_second_permit_of_their_lane() {
     };
     let found: Map<Text<'static>, List<ColumnOrSuperColumn<'static>>> = transfer(
         api.service
-            .in_time(reads::multiget_slice(&api, args, &mut api.service.request()))
+            .in_time(reads::multiget_slice(&api, &args, &mut api.service.request()))
             .await
             .unwrap(),
     );
