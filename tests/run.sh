@@ -15,7 +15,7 @@ cargo clippy --locked --all-targets -- -D warnings
 cargo test --locked --no-run
 cargo test --locked --lib --bins --test tidy
 
-# Tests of whole rings wait for gossip most of the time: two for each processor keep it busy. The
+# Tests of whole rings wait for gossip most of the time: four for each processor keep it busy. The
 # simulation and the documentation compute, and take what they leave.
 computed=$(mktemp)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -f "$computed"' EXIT
@@ -23,7 +23,7 @@ trap 'kill $(jobs -p) 2>/dev/null || true; rm -f "$computed"' EXIT
     nice cargo test --locked --test simulation
     RUSTDOCFLAGS="-D warnings" nice cargo doc --locked --no-deps
 ) >"$computed" 2>&1 &
-RUST_TEST_THREADS="${RUST_TEST_THREADS:-$(($(nproc) * 2))}" cargo test --locked --test integration
+RUST_TEST_THREADS="${RUST_TEST_THREADS:-$(($(nproc) * 4))}" cargo test --locked --test integration
 result=0
 wait $! || result=$?
 cat "$computed"
