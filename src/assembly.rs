@@ -1,4 +1,5 @@
-//! A node with its front ends: the only place that knows which protocols clients speak.
+//! A node with its front end. The ports of a node and their limits are those of Thrift; only this
+//! file knows what speaks on them.
 
 use crate::base::clock::Clock;
 use crate::config::Settings;

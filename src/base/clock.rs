@@ -1,4 +1,5 @@
-//! Time as an input. Only this file reads the machine's clocks.
+//! Time as an input. Only this file reads the machine's clocks; timers are those of tokio, which
+//! tests pause and move.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt;

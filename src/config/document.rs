@@ -165,7 +165,9 @@ impl<'a> Document<'a> {
 
     /// Has `check-config` show a setting like this.
     pub(super) fn show(&mut self, name: &'static str, value: impl Display) {
-        self.shown.insert(name, value.to_string());
+        // A line each.
+        let value = value.to_string().replace(['\r', '\n'], " ");
+        self.shown.insert(name, value);
     }
 
     /// A setting below `/Storage`, or its default if the element is absent or refused.
@@ -180,8 +182,8 @@ impl<'a> Document<'a> {
         setting
     }
 
-    /// A setting that may be absent, as [`Document::setting`] but for `check-config`. Also for an
-    /// element without effect of which the original refuses some values.
+    /// A setting that may be absent. The caller shows it. Also for an element without effect of
+    /// which the original refuses some values.
     pub(super) fn optional<T>(
         &mut self,
         name: &'static str,

@@ -11,7 +11,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-/// Adds a port to a server, with a protocol that offers the service. So the node knows no protocol.
+/// Adds a port of the configuration to a server, with a protocol that offers the service. Called
+/// once for each port, when all are bound.
 pub type FrontEnd = fn(&mut Server, TcpListener, &ListenerSettings, &Arc<Service>, &Arc<dyn Clock>);
 
 /// The port of the configuration, and the additional ones after it.

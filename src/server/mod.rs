@@ -39,7 +39,8 @@ use std::task::Poll;
 /// server runs out of patience.
 ///
 /// The connections of a worker share its thread: an answer that would block, or compute for long,
-/// does so elsewhere and awaits the outcome.
+/// does so elsewhere and awaits the outcome. A panic ends the connection unless the protocol
+/// answers it, by [`catch_panic`]. Requests above [`Room::longest`] are for the protocol to refuse.
 pub trait Protocol: Send + Sync + 'static {
     /// Parse state of a connection.
     type Framing: Send + 'static;

@@ -1,6 +1,10 @@
 //! Operations of every front end: their checks, the login, and answers that are written while they
 //! are read. A front end decodes a request, calls these, and encodes the result.
 //!
+//! Before an operation on data it calls [`Service::check_login`], and before a write
+//! [`check_modifiable`]. A read runs within [`Service::in_time`], and its [`Service::request`] is
+//! held until the answer is written.
+//!
 //! ```text
 //!   Service        sessions, the time and memory of a request, writes
 //!     login        authentication of clients, one login of an address at a time

@@ -1,6 +1,6 @@
 //! Golden scripts: stories about the behaviour of a layer, in which commands and their output are
 //! read side by side. Those of a layer are in `tests/scripts/<layer>/`, and run through its public
-//! interface.
+//! interface. Those of nodetool run with the unit tests.
 //!
 //! Run one layer with `cargo test --test integration -- scripts::gossip`. After a change of
 //! behaviour write the new output into the scripts and review the diff:
