@@ -468,7 +468,8 @@ impl Membership {
         }
     }
 
-    /// Carries out ignored removals of starts that a node names as removed.
+    /// Carries out ignored removals of starts that a node names as removed, and those that this
+    /// node came too late for.
     fn reconsider_named(&mut self, by: IpAddr) {
         let said = self.ignored.iter().filter(|(_, said)| said.0 == by);
         let ignored: BTreeSet<IpAddr> = said.map(|((endpoint, _), _)| *endpoint).collect();
@@ -476,6 +477,22 @@ impl Membership {
             if !self.alive.contains(&endpoint) && self.names(by, endpoint) {
                 self.reconsider(endpoint);
             }
+        }
+        let owners = self.members.ring.members().map(|(token, owner)| (token.clone(), owner));
+        for (token, owner) in owners.collect::<Vec<_>>() {
+            self.remove_if_missed(owner, &token);
+        }
+    }
+
+    /// Removes an owner that members name as removed, as long as this node is no member itself. The
+    /// node that announced the removal may have left since.
+    fn remove_if_missed(&mut self, endpoint: IpAddr, token: &Token) {
+        let is_named = |by: &IpAddr| self.members.is_member(*by) && self.names(*by, endpoint);
+        if !self.members.is_member(self.local)
+            && !self.removed.contains_key(&(endpoint, token.clone()))
+            && self.named.keys().any(is_named)
+        {
+            self.remove_owner(endpoint, token);
         }
     }
 
@@ -504,6 +521,7 @@ impl Membership {
     }
 
     fn normal(&mut self, endpoint: IpAddr, token: &Token) {
+        self.remove_if_missed(endpoint, token);
         if !self.may_return(endpoint, token) {
             return;
         }
@@ -523,6 +541,7 @@ impl Membership {
             let notice = MembershipNotice::SameToken { endpoint, owner, token, wins };
             self.changes.insert(place, MembershipChange::Notice(notice));
         }
+        self.reconsider_named(endpoint);
     }
 
     /// A leaving node must have owned the token before. Another owner has a later start, or owned
