@@ -78,7 +78,9 @@ impl LegacyPeers {
         let taken = taken.map_err(OperationError::Failed)?;
         report.note_collected(self.node.local(), taken.rows, taken.bytes);
         // All rows of differing ranges count, since it is not known which are equal.
-        report.rows_differed += sent.rows.max(taken.rows);
+        let (rows, bytes) = (sent.rows, sent.bytes).max((taken.rows, taken.bytes));
+        report.rows_differed += rows;
+        report.bytes_differed += bytes;
         Ok(())
     }
 }
