@@ -215,6 +215,42 @@ impl RowVersion {
         self.fold(family, Some(gc_before));
     }
 
+    /// As [`RowVersion::drop_expired`], in the form of 0.6, on which its digests depend. Of a super
+    /// column whose newest live column is not newer than the deletion of the row, or than its own
+    /// expired one, 0.6 tells nothing, tombstones included. Of others it tells their deletion even
+    /// where that of the row covers it.
+    pub fn drop_expired_as_0_6(&mut self, family: &ColumnFamilySchema, gc_before: i32) {
+        if !family.is_super() {
+            return self.drop_expired(family, gc_before);
+        }
+        let (row, mut kept) = (self.deletion, Vec::with_capacity(self.cells.len()));
+        let is_one =
+            |a: &Cell, b: &Cell| family.is_one_super_column(a.super_name(), b.super_name());
+        for group in self.cells.chunk_by(is_one) {
+            let (markers, columns) = group.split_at(usize::from(is_marker(&group[0])));
+            let own = markers.first().and_then(Cell::deletion).unwrap_or(Deletion::NONE);
+            let newest = columns.iter().filter(|it| it.is_live()).map(Cell::timestamp).max();
+            let tells_of = |it: Deletion| newest.is_some_and(|newest| !it.covers(newest));
+            let is_told = |it: Deletion| it.is_none() || tells_of(it);
+            if !is_told(row) || own.is_expired(gc_before) && !is_told(own) {
+                continue;
+            }
+            let is_expired =
+                |cell: &Cell| cell.deletion().is_some_and(|it| it.is_expired(gc_before));
+            let stays = |cell: &&Cell| {
+                !row.covers(cell.timestamp()) && !own.covers(cell.timestamp()) && !is_expired(cell)
+            };
+            let columns: Vec<&Cell> = columns.iter().filter(stays).collect();
+            if !columns.is_empty() || !own.is_expired(gc_before) {
+                kept.extend(markers.iter().chain(columns).cloned());
+            }
+        }
+        if kept.is_empty() && row.is_expired(gc_before) {
+            self.deletion = Deletion::NONE;
+        }
+        self.cells = kept;
+    }
+
     fn fold(&mut self, family: &ColumnFamilySchema, gc_before: Option<i32>) {
         let mut fold = VersionFold::new(family, self.deletion, gc_before);
         fold.expect(self.cells.len());
@@ -395,6 +431,38 @@ mod tests {
         assert_eq!(kept(&supers, &columns, &one), "s sb");
         let groups = Slice::names(&supers, None, [&b"r"[..]]);
         assert_eq!(kept(&supers, &columns, &groups), "r ra");
+    }
+
+    #[test]
+    fn nodes_of_0_6_get_what_they_would_tell_themselves() {
+        let marker = |name: &[u8], at| Cell::super_tombstone(name, Deletion::at(at, 200));
+        let expired = |name: &[u8], at| Cell::super_tombstone(name, Deletion::at(at, 100));
+        let live = |name: &[u8], at| Cell::live(name, b"a", b"", at);
+        let tombstone = |name: &[u8], at| Cell::tombstone(name, b"b", Deletion::at(at, 200));
+        let told = |row, cells: Vec<Cell>| {
+            let mut version = RowVersion { deletion: row, cells };
+            version.drop_expired_as_0_6(&family(true), 100);
+            version.cells
+        };
+        let row = Deletion::at(5, 200);
+        // Deleted with the row, and once more after that.
+        assert_eq!(told(row, vec![marker(b"s", 7), live(b"s", 3)]), []);
+        assert_eq!(told(row, vec![live(b"s", 3), tombstone(b"s", 7)]), []);
+        // Written since.
+        let cells = vec![live(b"s", 6), tombstone(b"s", 7)];
+        assert_eq!(told(row, cells.clone()), cells);
+        let cells = vec![marker(b"s", 3), live(b"s", 6)];
+        assert_eq!(told(row, cells.clone()), cells, "its deletion is told though it is covered");
+        // Written and deleted since, before a compaction drops what was written.
+        assert_eq!(told(row, vec![marker(b"s", 8), live(b"s", 7)]), [marker(b"s", 8)]);
+        assert_eq!(told(row, vec![marker(b"s", 8)]), []);
+        // The grace period of its deletion is over.
+        assert_eq!(told(Deletion::NONE, vec![expired(b"s", 5), tombstone(b"s", 6)]), []);
+        let cells = vec![expired(b"s", 5), live(b"s", 6), tombstone(b"s", 6)];
+        assert_eq!(told(Deletion::NONE, cells.clone()), cells);
+        // It was never deleted.
+        let cells = vec![tombstone(b"s", 6), tombstone(b"t", 1)];
+        assert_eq!(told(Deletion::NONE, cells.clone()), cells);
     }
 
     /// Clocks of coordinators differ: the later deletion may have been made at an earlier time.

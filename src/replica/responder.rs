@@ -244,6 +244,7 @@ impl Responder {
     fn begin_read(&self, message: &Message<'_>) -> Result<Work, Refusal> {
         let command = ReadCommand::decode(message.body, &self.options.schema)?;
         let wants_full_digest = message.header(&FULL_DIGEST.name).is_some();
+        let is_of_ours = wants_full_digest || message.header(&TAKES_REFUSAL.name).is_some();
         let family = Arc::clone(self.options.schema.family(command.family));
         let replica = Arc::clone(&self.options.replica);
         let messenger = Arc::clone(&self.options.messenger);
@@ -253,7 +254,11 @@ impl Responder {
         Ok(Box::pin(async move {
             let ReadCommand { family: id, key, slice, digest_only } = command;
             let row = RowQuery { family: id, key: &key, slice: &slice };
-            let read = replica.read_version(row, &mut context).await;
+            let read = if is_of_ours {
+                replica.read_version(row, &mut context).await
+            } else {
+                replica.read_legacy_version(row, &mut context).await
+            };
             let version = read.wait(&mut context).await?;
             if !digest_only {
                 let bytes = least_bytes(&version);

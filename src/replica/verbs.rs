@@ -291,6 +291,15 @@ impl Replica {
         self.read_row(row, context, ColumnFamily::read_version)
     }
 
+    /// [`Replica::read_version`] for a coordinator of 0.6.
+    pub fn read_legacy_version(
+        &self,
+        row: RowQuery<'_>,
+        context: &mut RequestContext,
+    ) -> impl Future<Output = PendingRead<'_, RowVersion>> {
+        self.read_row(row, context, ColumnFamily::read_legacy_version)
+    }
+
     /// Begins to read a slice of each of the first rows of a range.
     pub fn scan(
         &self,

@@ -402,14 +402,8 @@ impl<'f, 's> RowReader<'f, 's> {
         Ok(resolver.finish())
     }
 
-    /// The slice with deletions, for other replicas. Deletions from before `gc_before` are left
-    /// out, since other replicas may have dropped them.
-    pub fn version(
-        &self,
-        slice: &Slice,
-        gc_before: i32,
-        budget: &mut Budget<'_>,
-    ) -> Result<RowVersion, ReadError> {
+    /// The slice with deletions, and with what they hide as far as it is stored.
+    pub fn version(&self, slice: &Slice, budget: &mut Budget<'_>) -> Result<RowVersion, ReadError> {
         budget.spend(SEEK)?;
         let marker = self.super_marker(slice)?;
         let mut version = RowVersion { deletion: self.deletion, cells: Vec::new() };
@@ -435,7 +429,6 @@ impl<'f, 's> RowReader<'f, 's> {
             version.cells.reverse();
         }
         version.cells.splice(0..0, marker);
-        version.drop_expired(self.family, gc_before);
         Ok(version)
     }
 

@@ -50,8 +50,39 @@ impl ColumnFamily {
         context: &RequestContext,
         access: Access,
     ) -> Result<RowVersion, ReadError> {
-        let (budget, gc_before) = (Budget::collecting(access, context), self.gc_before());
-        self.read_row(key, budget, |row, budget| row.version(slice, gc_before, budget))
+        let budget = Budget::collecting(access, context);
+        self.read_row(key, budget, |row, budget| self.version(row, slice, budget))
+    }
+
+    /// [`ColumnFamily::read_version`] for a coordinator of 0.6, which compares it with those of
+    /// 0.6.
+    pub fn read_legacy_version(
+        &self,
+        key: &RowKey,
+        slice: &Slice,
+        context: &RequestContext,
+        access: Access,
+    ) -> Result<RowVersion, ReadError> {
+        if slice.super_name().is_some() {
+            return self.read_version(key, slice, context, access);
+        }
+        let budget = Budget::collecting(access, context);
+        self.read_row(key, budget, |row, budget| {
+            let mut version = row.version(slice, budget)?;
+            version.drop_expired_as_0_6(&self.schema, self.gc_before());
+            Ok(version)
+        })
+    }
+
+    fn version(
+        &self,
+        row: &RowReader<'_, '_>,
+        slice: &Slice,
+        budget: &mut Budget<'_>,
+    ) -> Result<RowVersion, ReadError> {
+        let mut version = row.version(slice, budget)?;
+        version.drop_expired(&self.schema, self.gc_before());
+        Ok(version)
     }
 
     fn read_row<T: Default>(
@@ -152,9 +183,8 @@ impl ColumnFamily {
         context: &RequestContext,
         access: Access,
     ) -> Result<Vec<(RowKey, RowVersion)>, ReadError> {
-        let gc_before = self.gc_before();
         self.scan_with(range, max_rows, context, access, |row, budget| {
-            row.version(slice, gc_before, budget)
+            self.version(row, slice, budget)
         })
     }
 
