@@ -397,13 +397,29 @@ impl Coordinator {
         O: Future<Output = Result<T, CoordinatorError>>,
     {
         match own.as_mut().now_or_never() {
+            Some(Ok(answer)) => Ok(answer),
             // Seldom, and large.
+            Some(failed) => Box::pin(self.or_others(failed, has_others, others)).await,
             None => Box::pin(self.wait_or_speculate(reading, has_others, own, others)).await,
-            Some(Err(error)) if has_others && !error.is_too_large() => {
+        }
+    }
+
+    /// The answer of this node, or that of others if it has failed.
+    async fn or_others<T, O>(
+        &self,
+        own: Result<T, ReplicaError>,
+        has_others: bool,
+        others: impl FnOnce(Reason) -> O,
+    ) -> Result<T, CoordinatorError>
+    where
+        O: Future<Output = Result<T, CoordinatorError>>,
+    {
+        match own {
+            Err(error) if has_others && !error.is_too_large() => {
                 self.warn_of_own("read", &error);
-                Box::pin(others(Reason::Failed)).await
+                others(Reason::Failed).await
             }
-            Some(answer) => Ok(answer?),
+            answer => Ok(answer?),
         }
     }
 
@@ -427,22 +443,16 @@ impl Coordinator {
             }
             answer
         });
-        match timeout_at(until, own.as_mut()).await {
-            Ok(Err(error)) if has_others && !error.is_too_large() => {
-                self.warn_of_own("read", &error);
-                others(Reason::Failed).await
-            }
-            Ok(answer) => Ok(answer?),
-            Err(_) => {
-                self.latencies.record_answer(self.local, began.elapsed());
-                if !has_others {
-                    return Err(CoordinatorError::TimedOut);
-                }
-                self.update_stats(|stats| stats.speculations += 1);
-                let first = self.first_of(own, others(Reason::Slow));
-                timeout_at(deadline, first).await.map_err(|_| CoordinatorError::TimedOut)?
-            }
+        if let Ok(answer) = timeout_at(until, own.as_mut()).await {
+            return self.or_others(answer, has_others, others).await;
         }
+        self.latencies.record_answer(self.local, began.elapsed());
+        if !has_others {
+            return Err(CoordinatorError::TimedOut);
+        }
+        self.update_stats(|stats| stats.speculations += 1);
+        let first = self.first_of(own, others(Reason::Slow));
+        timeout_at(deadline, first).await.map_err(|_| CoordinatorError::TimedOut)?
     }
 
     /// The first answer, or the one that is no failure.

@@ -478,6 +478,9 @@ impl Membership {
                 self.reconsider(endpoint);
             }
         }
+        if self.members.is_member(self.local) {
+            return;
+        }
         let owners = self.members.ring.members().map(|(token, owner)| (token.clone(), owner));
         for (token, owner) in owners.collect::<Vec<_>>() {
             self.remove_if_missed(owner, &token);

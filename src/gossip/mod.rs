@@ -37,7 +37,7 @@ use std::time::Duration;
 /// Time between two rounds of gossip.
 pub const GOSSIP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time after which all nodes have heard of a change of the ring.
+/// Time after which all nodes know of a change of the ring.
 pub const RING_DELAY: Duration = Duration::from_secs(30);
 
 /// The application state with a node's place on the ring, see [`Move`].

@@ -84,7 +84,7 @@ impl Drain {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
-        // All peers count as dead, so that none is asked in vain.
+        // All peers count as dead, so that no request waits for one.
         coordinator.set_ring(coordinator.ring().as_ref().clone(), Peers::default());
         // Before the wait for threads that may be in a write.
         self.storage.stop_writes();

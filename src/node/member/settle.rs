@@ -94,7 +94,7 @@ impl Member {
         if all_have { Knowledge::All } else { Knowledge::Some }
     }
 
-    /// Warns the operator that this node waited in vain.
+    /// Warns the operator that the wait has ended without the others.
     fn warn_of_silence(&self, knowledge: Knowledge) {
         let what = match knowledge {
             Knowledge::Nothing => "answered",

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 /// Pause between two requests whether a node has heard an announcement.
 const POLL: Duration = Duration::from_millis(200);
 
-/// Longest wait until all have heard of a change, and have ended earlier writes.
+/// Longest wait until all know of a change, and have ended earlier writes.
 const HEARD_PATIENCE: Duration = Duration::from_secs(90);
 
 /// Nodes that have heard an announcement.

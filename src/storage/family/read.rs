@@ -3,6 +3,7 @@
 use super::{ColumnFamily, Operation, View};
 use crate::base::context::RequestContext;
 use crate::model::key::RowKey;
+use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::{RowSlice, Slice};
 use crate::model::version::RowVersion;
 use crate::ring::{DecoratedKey, RowRange};
@@ -51,7 +52,9 @@ impl ColumnFamily {
         access: Access,
     ) -> Result<RowVersion, ReadError> {
         let budget = Budget::collecting(access, context);
-        self.read_row(key, budget, |row, budget| self.version(row, slice, budget))
+        self.read_row(key, budget, |row, budget| {
+            self.version(row, slice, budget, RowVersion::drop_expired)
+        })
     }
 
     /// [`ColumnFamily::read_version`] for a coordinator of 0.6, which compares it with those of
@@ -64,13 +67,12 @@ impl ColumnFamily {
         access: Access,
     ) -> Result<RowVersion, ReadError> {
         if slice.super_name().is_some() {
+            // Not all of the super column is read, so its newest live column is not known.
             return self.read_version(key, slice, context, access);
         }
         let budget = Budget::collecting(access, context);
         self.read_row(key, budget, |row, budget| {
-            let mut version = row.version(slice, budget)?;
-            version.drop_expired_as_0_6(&self.schema, self.gc_before());
-            Ok(version)
+            self.version(row, slice, budget, RowVersion::drop_expired_as_0_6)
         })
     }
 
@@ -79,9 +81,10 @@ impl ColumnFamily {
         row: &RowReader<'_, '_>,
         slice: &Slice,
         budget: &mut Budget<'_>,
+        drop_expired: impl FnOnce(&mut RowVersion, &ColumnFamilySchema, i32),
     ) -> Result<RowVersion, ReadError> {
         let mut version = row.version(slice, budget)?;
-        version.drop_expired(&self.schema, self.gc_before());
+        drop_expired(&mut version, &self.schema, self.gc_before());
         Ok(version)
     }
 
@@ -184,7 +187,7 @@ impl ColumnFamily {
         access: Access,
     ) -> Result<Vec<(RowKey, RowVersion)>, ReadError> {
         self.scan_with(range, max_rows, context, access, |row, budget| {
-            self.version(row, slice, budget)
+            self.version(row, slice, budget, RowVersion::drop_expired)
         })
     }
 
