@@ -7,6 +7,7 @@ pub mod deletion;
 pub mod key;
 pub mod mutation;
 pub mod original;
+pub mod original_mutation;
 pub mod position;
 pub mod schema;
 pub mod slice;

@@ -15,6 +15,7 @@ use super::deletion::Deletion;
 use super::key::RowKey;
 use super::schema::{FamilyId, Schema};
 use crate::base::bytes::{ByteReader, ByteWriter, Malformed};
+use crate::base::context::TooLarge;
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -67,6 +68,35 @@ pub enum DecodeError {
         /// The column family that the record names.
         family: String,
     },
+    /// The write was made by a node that is configured otherwise. Only bytes of 0.6 say so.
+    #[error("column family {family} has {part} {ours} here, and {theirs} where it was written")]
+    OtherType {
+        /// Keyspace and name of the column family.
+        family: String,
+        /// The difference: column type or a comparator.
+        part: &'static str,
+        /// As it is configured here.
+        ours: String,
+        /// As the bytes say.
+        theirs: String,
+    },
+    /// No column can have this name, or none of this kind can stand in the column family.
+    #[error("column family {family} cannot hold a column that is named {name}")]
+    Name {
+        /// Keyspace and name of the column family.
+        family: String,
+        /// The name as its comparator shows it.
+        name: String,
+    },
+    /// Rows have keys.
+    #[error("the row key is empty")]
+    EmptyKey,
+    /// Super columns with long names and very many columns.
+    #[error("the columns would take more than {0} bytes of memory")]
+    TooLarge(usize),
+    /// The memory that all requests share is used up.
+    #[error(transparent)]
+    NoMemory(#[from] TooLarge),
 }
 
 impl RowMutation {

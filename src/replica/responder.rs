@@ -3,7 +3,7 @@
 use super::hints::{HintError, HintStore};
 use super::verbs::{RangeQuery, Replica, ReplicaError, RowQuery};
 use crate::base::context::RequestContext;
-use crate::model::mutation::RowMutation;
+use crate::model::mutation::{DecodeError, RowMutation};
 use crate::model::schema::Schema;
 use crate::model::version::RowVersion;
 use crate::net::bodies::{
@@ -133,7 +133,7 @@ impl Responder {
         match begun {
             Ok(work) => self.run(asked, work),
             Err(refusal) => {
-                if matches!(refusal, Refusal::Body(BodyError::NoMemory(_))) {
+                if matches!(refusal, Refusal::Body(BodyError::Row(DecodeError::NoMemory(_)))) {
                     self.options.drops.count(message.verb);
                 }
                 self.warn(message.from, message.verb, &refusal);

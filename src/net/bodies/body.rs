@@ -15,6 +15,8 @@ use super::error::{BodyError, EncodeError};
 use crate::base::bytes::ByteReader;
 use crate::base::java::{JavaReader, JavaWriter, TooLong};
 use crate::model::key::RowKey;
+use crate::model::mutation::DecodeError;
+use crate::model::original_mutation::{check_end, family_named};
 use crate::model::schema::{FamilyId, Schema};
 use crate::ring::{Partitioner, Token, TokenRange};
 use std::net::IpAddr;
@@ -242,14 +244,6 @@ pub(super) fn put_key(out: &mut Vec<u8>, key: &RowKey) -> Result<(), EncodeError
     Ok(out.put_utf(key.as_bytes())?)
 }
 
-pub(super) fn read_key(reader: &mut ByteReader<'_>) -> Result<RowKey, BodyError> {
-    let key = reader.utf()?;
-    if key.is_empty() {
-        return Err(BodyError::EmptyKey);
-    }
-    Ok(RowKey::from(&*key))
-}
-
 /// Appends a row key of any bytes behind a `u16` length: an import may bring keys that are not
 /// text.
 pub(super) fn put_any_key(out: &mut Vec<u8>, key: &RowKey) -> Result<(), EncodeError> {
@@ -262,7 +256,7 @@ pub(super) fn put_any_key(out: &mut Vec<u8>, key: &RowKey) -> Result<(), EncodeE
 
 pub(super) fn read_any_key(reader: &mut ByteReader<'_>) -> Result<RowKey, BodyError> {
     match reader.prefixed()? {
-        [] => Err(BodyError::EmptyKey),
+        [] => Err(DecodeError::EmptyKey.into()),
         key => Ok(RowKey::new(key)),
     }
 }
@@ -284,22 +278,7 @@ pub(super) fn read_family_name(
     schema: &Schema,
 ) -> Result<FamilyId, BodyError> {
     let (keyspace, name) = (reader.utf()?, reader.utf()?);
-    family_named(schema, &keyspace, &name)
-}
-
-/// Finds a column family that a peer names.
-pub(super) fn family_named(
-    schema: &Schema,
-    keyspace: &str,
-    name: &str,
-) -> Result<FamilyId, BodyError> {
-    let family = schema.family_id(keyspace, name);
-    family.ok_or_else(|| BodyError::unknown_family(keyspace, name))
-}
-
-/// Fails unless the whole body was read.
-pub(super) fn check_end(reader: &ByteReader<'_>) -> Result<(), BodyError> {
-    if reader.is_empty() { Ok(()) } else { Err(BodyError::Malformed(reader.position())) }
+    Ok(family_named(schema, &keyspace, &name)?)
 }
 
 #[cfg(test)]

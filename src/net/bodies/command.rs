@@ -28,12 +28,14 @@
 //! The range of a predicate counts if names are there as well. The minimum token on the right
 //! stands for the end of the ring; a node of 0.6 answers nothing if the range wraps otherwise.
 
-use super::body::{check_end, family_named, put_family_name, put_key, read_family_name, read_key};
+use super::body::{put_family_name, put_key, read_family_name};
 use super::error::{BodyError, EncodeError};
 use crate::base::bytes::{ByteReader, ByteWriter, Malformed};
 use crate::base::java::{JavaReader, JavaWriter};
 use crate::model::comparator::Comparator;
 use crate::model::key::RowKey;
+use crate::model::mutation::DecodeError;
+use crate::model::original_mutation::{check_end, family_named, read_key};
 use crate::model::schema::{ColumnFamilySchema, FamilyId, Schema};
 use crate::model::slice::Slice;
 use crate::ring::{KeyBounds, Partitioner, RowRange, Token, TokenRange};
@@ -207,7 +209,7 @@ impl<'a> Parent<'a> {
             return Ok(Self { family, super_name: None });
         }
         if !family.is_super() || !family.comparator().can_sort(super_name) {
-            return Err(BodyError::name(family, None, super_name));
+            return Err(DecodeError::name(family, None, super_name).into());
         }
         Ok(Self { family, super_name: Some(super_name) })
     }
@@ -219,7 +221,7 @@ impl<'a> Parent<'a> {
 
     fn check(self, name: &[u8], may_be_empty: bool) -> Result<(), BodyError> {
         if name.is_empty() && !may_be_empty || !self.comparator().can_sort(name) {
-            return Err(BodyError::name(self.family, self.super_name, name));
+            return Err(DecodeError::name(self.family, self.super_name, name).into());
         }
         Ok(())
     }

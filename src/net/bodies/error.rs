@@ -1,9 +1,9 @@
 //! Errors of bodies.
 
 use crate::base::bytes::Malformed;
-use crate::base::context::TooLarge;
 use crate::base::java::TooLong;
-use crate::model::original::ColumnError;
+use crate::model::mutation::DecodeError;
+use crate::model::original_mutation::clipped;
 use crate::model::schema::ColumnFamilySchema;
 use crate::ring::TokenError;
 
@@ -13,26 +13,9 @@ pub enum BodyError {
     /// The bytes do not have the form of this body.
     #[error("byte {0} does not fit the format")]
     Malformed(usize),
-    /// The peer is configured otherwise than this node.
-    #[error("column family {keyspace}.{family} is not configured here")]
-    UnknownFamily {
-        /// The keyspace that the message names.
-        keyspace: String,
-        /// The column family that the message names.
-        family: String,
-    },
-    /// The peer is configured otherwise than this node.
-    #[error("column family {family} has {part} {ours} here, and {theirs} at the peer")]
-    OtherType {
-        /// Keyspace and name of the column family.
-        family: String,
-        /// The difference: column type or a comparator.
-        part: &'static str,
-        /// As it is configured here.
-        ours: String,
-        /// As the peer says.
-        theirs: String,
-    },
+    /// A row, a write, or the name of a column family or column.
+    #[error(transparent)]
+    Row(DecodeError),
     /// The answer is about another column family than the request.
     #[error("the answer is about column family {theirs}, but {family} was asked for")]
     OtherFamily {
@@ -41,17 +24,6 @@ pub enum BodyError {
         /// The name in the answer.
         theirs: String,
     },
-    /// No column can have this name, or none of this kind can stand in the column family.
-    #[error("column family {family} cannot hold a column that is named {name}")]
-    Name {
-        /// Keyspace and name of the column family.
-        family: String,
-        /// The name as its comparator shows it.
-        name: String,
-    },
-    /// Rows have keys.
-    #[error("the row key is empty")]
-    EmptyKey,
     /// No node writes to the system keyspace of another.
     #[error("the keyspace {0} is not written to from outside")]
     SystemKeyspace(String),
@@ -67,12 +39,6 @@ pub enum BodyError {
     /// A token is none of our partitioner: the peer must have another.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// Super columns with long names and very many columns.
-    #[error("the columns would take more than {0} bytes of memory")]
-    TooLarge(usize),
-    /// The memory that all requests share is used up.
-    #[error(transparent)]
-    NoMemory(#[from] TooLarge),
 }
 
 impl From<Malformed> for BodyError {
@@ -81,51 +47,18 @@ impl From<Malformed> for BodyError {
     }
 }
 
-/// Longest text of a peer that an error repeats, in characters: errors are logged.
-const MOST_CHARACTERS: usize = 100;
-
-fn clipped(text: &str) -> String {
-    match text.char_indices().nth(MOST_CHARACTERS) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
+impl From<DecodeError> for BodyError {
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::Malformed(at) => Self::Malformed(at),
+            other => Self::Row(other),
+        }
     }
 }
 
 impl BodyError {
-    pub(super) fn unknown_family(keyspace: &str, family: &str) -> Self {
-        Self::UnknownFamily { keyspace: clipped(keyspace), family: clipped(family) }
-    }
-
-    pub(super) fn other_type(
-        family: &ColumnFamilySchema,
-        part: &'static str,
-        ours: String,
-        theirs: &str,
-    ) -> Self {
-        Self::OtherType { family: family.to_string(), part, ours, theirs: clipped(theirs) }
-    }
-
     pub(super) fn other_family(family: &ColumnFamilySchema, theirs: &str) -> Self {
         Self::OtherFamily { family: family.to_string(), theirs: clipped(theirs) }
-    }
-
-    /// The error of the columns of a row.
-    pub(super) fn columns(family: &ColumnFamilySchema, error: ColumnError) -> Self {
-        match error {
-            ColumnError::Truncated { at, .. } | ColumnError::Malformed(at) => Self::Malformed(at),
-            ColumnError::Name { within, name } => Self::name(family, within.as_deref(), &name),
-        }
-    }
-
-    /// A name of columns, or of super columns if `super_name` is none, that cannot be.
-    pub(super) fn name(
-        family: &ColumnFamilySchema,
-        super_name: Option<&[u8]>,
-        name: &[u8],
-    ) -> Self {
-        let columns = super_name.and_then(|_| family.subcolumn_comparator());
-        let name = columns.unwrap_or(family.comparator()).render(name);
-        Self::Name { family: family.to_string(), name: clipped(&name) }
     }
 }
 

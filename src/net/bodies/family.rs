@@ -1,60 +1,16 @@
-//! A row of one column family, in mutations and in answers.
-//!
-//! ```text
-//! UTF  column family          empty: no data, and nothing follows
-//! UTF  "Standard" or "Super"
-//! UTF  comparator, UTF subcolumn comparator      full class names; empty where there is none
-//! the columns, with the deletion of the row, as `model::original` has them
-//! ```
+//! A row of one column family, in mutations and in answers, as `model::original_mutation` has it.
+//! Where there are no data its name is empty, and nothing follows.
 
 use super::error::{BodyError, EncodeError};
 use crate::base::bytes::ByteReader;
-use crate::base::context::RequestContext;
 use crate::base::java::{JavaReader, JavaWriter};
-use crate::model::cell::{Cell, CellParts, CellState};
+use crate::model::cell::{Cell, CellState};
 use crate::model::deletion::Deletion;
-use crate::model::original::{
-    ColumnReader, ColumnStep, cells_of, put_column, put_deletion, put_super_column,
-};
+use crate::model::original::{cells_of, put_column, put_deletion, put_super_column};
+use crate::model::original_mutation::{Room, column_type, read_family};
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::version::RowVersion;
 use std::cmp::Ordering;
-
-/// Memory that the columns of a message may take: this multiple of its length, at least
-/// [`LEAST_ROOM_BYTES`].
-const ROOM_FACTOR: usize = 16;
-
-/// Enough for a super column of a long name and many columns.
-const LEAST_ROOM_BYTES: usize = 32 << 20;
-
-/// Bytes that the columns of a message may yet take.
-#[derive(Debug)]
-pub(super) struct Room<'a> {
-    all: usize,
-    left: usize,
-    /// Whose memory they take, if a request needs them until it is done.
-    context: Option<&'a RequestContext>,
-}
-
-impl<'a> Room<'a> {
-    pub(super) fn for_body(body: &[u8]) -> Self {
-        let all = body.len().saturating_mul(ROOM_FACTOR).max(LEAST_ROOM_BYTES);
-        Self { all, left: all, context: None }
-    }
-
-    /// Room for columns that are applied, which are copied once.
-    pub(super) fn to_apply(body: &[u8], context: &'a RequestContext) -> Self {
-        Self { context: Some(context), ..Self::for_body(body) }
-    }
-
-    fn take(&mut self, bytes: usize) -> Result<(), BodyError> {
-        self.left = self.left.checked_sub(bytes).ok_or(BodyError::TooLarge(self.all))?;
-        if let Some(context) = self.context {
-            context.take(2 * (bytes + size_of::<Cell>()))?;
-        }
-        Ok(())
-    }
-}
 
 /// Appends the version of a row. An empty one has no column family.
 pub(super) fn put_version(
@@ -87,10 +43,6 @@ pub(super) fn put_family(
         put_columns(out, cells);
     }
     Ok(())
-}
-
-fn column_type(family: &ColumnFamilySchema) -> &'static str {
-    if family.is_super() { "Super" } else { "Standard" }
 }
 
 fn put_columns(out: &mut Vec<u8>, cells: &[Cell]) {
@@ -158,55 +110,4 @@ pub(super) fn in_order(family: &ColumnFamilySchema, mut cells: Vec<Cell>) -> Vec
         is_same
     });
     cells
-}
-
-/// Reads a row after the name of its column family: returns its deletion, and gives `take` its
-/// cells.
-pub(super) fn read_family(
-    reader: &mut ByteReader<'_>,
-    family: &ColumnFamilySchema,
-    room: &mut Room<'_>,
-    take: &mut dyn FnMut(CellParts<'_>),
-) -> Result<Deletion, BodyError> {
-    check_types(reader, family)?;
-    read_row(reader, family, room, take)
-}
-
-/// Reads a row of a known column family: returns its deletion, and gives `take` its cells.
-pub(super) fn read_row(
-    reader: &mut ByteReader<'_>,
-    family: &ColumnFamilySchema,
-    room: &mut Room<'_>,
-    take: &mut dyn FnMut(CellParts<'_>),
-) -> Result<Deletion, BodyError> {
-    let refused = |error| BodyError::columns(family, error);
-    let (deletion, mut columns) = ColumnReader::begin(reader, family).map_err(refused)?;
-    loop {
-        match columns.step(reader, family).map_err(refused)? {
-            ColumnStep::Cell(parts) => {
-                let CellParts { super_name, name, value, .. } = parts;
-                let length = super_name.len() + name.len() + value.len();
-                room.take(Cell::HEADER_LENGTH + length)?;
-                take(parts);
-            }
-            ColumnStep::Nothing => {}
-            ColumnStep::Done => return Ok(deletion),
-        }
-    }
-}
-
-fn check_types(reader: &mut ByteReader<'_>, family: &ColumnFamilySchema) -> Result<(), BodyError> {
-    let subcolumns = family.subcolumn_comparator().map(|columns| columns.class_name());
-    let ours = [
-        ("the column type", column_type(family).to_owned()),
-        ("the comparator", family.comparator().class_name()),
-        ("the subcolumn comparator", subcolumns.unwrap_or_default()),
-    ];
-    for (part, ours) in ours {
-        let theirs = reader.utf()?;
-        if theirs != ours {
-            return Err(BodyError::other_type(family, part, ours, &theirs));
-        }
-    }
-    Ok(())
 }

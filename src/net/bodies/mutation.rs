@@ -1,9 +1,7 @@
 //! Writes to one row, and their acknowledgement.
 //!
 //! ```text
-//! MUTATION, READ_REPAIR
-//!   UTF keyspace, UTF row key
-//!   i32 number of column families, each: UTF name, then the row of the family, which repeats it
+//! MUTATION, READ_REPAIR      a write as `model::original_mutation` has it
 //!
 //! BINARY: a row as the bulk loader of 0.6 sends it, in the form that rows have in files
 //!   UTF keyspace, UTF row key
@@ -22,17 +20,20 @@
 //!
 //! 0.6 writes rows of its bulk loader past the commit log. Here they are mutations like others.
 
-use super::body::{check_end, family_named, put_key, read_key};
+use super::body::put_key;
 use super::error::{BodyError, EncodeError};
-use super::family::{self, Room};
+use super::family;
 use crate::base::bytes::ByteReader;
 use crate::base::context::RequestContext;
 use crate::base::java::{JavaReader, JavaWriter};
 use crate::config::settings::SYSTEM_KEYSPACE;
-use crate::model::cell::{Cell, CellParts, CellState};
+use crate::model::cell::{Cell, CellParts};
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::mutation::{MutationBuilder, RowMutation};
+use crate::model::original_mutation::{
+    Room, add, check_end, family_named, read_key, read_mutation, read_row,
+};
 use crate::model::schema::{FamilyId, Schema};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -78,30 +79,8 @@ pub fn decode_mutation(
     schema: &Schema,
     context: &RequestContext,
 ) -> Result<RowMutation, BodyError> {
-    let mut reader = ByteReader::new(body);
-    let mut room = Room::to_apply(body, context);
-    let keyspace = read_keyspace(&mut reader)?;
-    let key = read_key(&mut reader)?;
-    let mut builder = MutationBuilder::new(schema, &keyspace, key.as_bytes());
-    let at = reader.position();
-    let count = reader.count(LEAST_FAMILY_BYTES)?;
-    if count > usize::from(u16::MAX) {
-        return Err(BodyError::Malformed(at));
-    }
-    for _ in 0..count {
-        let at = reader.position();
-        let name = reader.utf()?;
-        if reader.utf()? != name {
-            return Err(BodyError::Malformed(at));
-        }
-        let id = family_named(schema, &keyspace, &name)?;
-        builder.family(id);
-        let mut take = |parts: CellParts<'_>| add(&mut builder, parts);
-        let deletion = family::read_family(&mut reader, schema.family(id), &mut room, &mut take)?;
-        builder.delete_row(deletion);
-    }
-    check_end(&reader)?;
-    Ok(builder.finish())
+    read_keyspace(&mut ByteReader::new(body))?;
+    Ok(read_mutation(body, schema, &mut Room::to_apply(body, context), true)?)
 }
 
 /// Reads a keyspace that peers may write to.
@@ -110,17 +89,6 @@ fn read_keyspace<'a>(reader: &mut ByteReader<'a>) -> Result<Cow<'a, str>, BodyEr
         system if system == SYSTEM_KEYSPACE => Err(BodyError::SystemKeyspace(system.into_owned())),
         keyspace => Ok(keyspace),
     }
-}
-
-fn add(builder: &mut MutationBuilder<'_>, parts: CellParts<'_>) {
-    let place = (parts.super_name, parts.name);
-    let time = parts.value.first_chunk().copied().map_or(i32::MIN, i32::from_be_bytes);
-    let deletion = Deletion::at(parts.timestamp, time);
-    match parts.state {
-        CellState::Live => builder.insert(place, parts.value, parts.timestamp),
-        CellState::Tombstone => builder.delete_column(place, deletion),
-        CellState::SuperTombstone => builder.delete_super_column(parts.super_name, deletion),
-    };
 }
 
 /// Fewest bytes of a row with its name.
@@ -168,7 +136,7 @@ pub fn decode_binary(
                 row.bytes()?;
             }
             let mut take = |parts: CellParts<'_>| add(&mut builder, parts);
-            let deletion = family::read_row(&mut row, schema.family(id), &mut room, &mut take)?;
+            let deletion = read_row(&mut row, schema.family(id), &mut room, &mut take)?;
             builder.delete_row(deletion);
             check_end(&row)?;
         }

@@ -143,6 +143,7 @@ fn read_position(reader: &mut ByteReader<'_>) -> Result<Option<RowPosition>, Bod
 mod tests {
     use super::*;
     use crate::model::comparator::Comparator;
+    use crate::model::mutation::DecodeError;
     use crate::model::schema::{ColumnFamilyKind, Schema};
     use crate::model::version::RowVersion;
     use crate::ring::Partitioner;
@@ -195,7 +196,7 @@ mod tests {
     #[test]
     fn no_row_has_an_empty_key_or_one_that_is_too_long() {
         let body = reply(b"").encode(&family()).unwrap();
-        assert_eq!(PageReply::decode(&body, &family()), Err(BodyError::EmptyKey));
+        assert_eq!(PageReply::decode(&body, &family()), Err(DecodeError::EmptyKey.into()));
         let refused = reply(&vec![b'k'; 65536]).encode(&family());
         assert!(matches!(refused, Err(EncodeError::TooLong(_))));
     }

@@ -6,12 +6,13 @@
 //! RANGE_SLICE     i32 number of rows, each: UTF row key, the row
 //! ```
 
-use super::body::{check_end, put_key, read_key};
+use super::body::put_key;
 use super::error::{BodyError, EncodeError};
-use super::family::{Room, put_version, read_version};
+use super::family::{put_version, read_version};
 use crate::base::bytes::ByteReader;
 use crate::base::java::{JavaReader, JavaWriter};
 use crate::model::key::RowKey;
+use crate::model::original_mutation::{Room, check_end, read_key};
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::version::{Digest, RowVersion};
 
@@ -100,7 +101,7 @@ impl RangeReply {
     /// Reads the answer to a command for this column family. Whether the rows are those of its
     /// range, and in order, is for the coordinator to see.
     pub fn decode(body: &[u8], family: &ColumnFamilySchema) -> Result<Self, BodyError> {
-        Self::decode_by(body, family, read_key)
+        Self::decode_by(body, family, |reader| Ok(read_key(reader)?))
     }
 
     /// Reads the body with keys in another form.

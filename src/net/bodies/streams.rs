@@ -11,10 +11,11 @@
 //!
 //! STREAM_INITIATE_DONE and the request for a token have empty bodies.
 
-use super::body::{check_end, put_family_name, read_family_name};
+use super::body::{put_family_name, read_family_name};
 use super::error::{BodyError, EncodeError};
 use crate::base::bytes::ByteReader;
 use crate::base::java::{JavaReader, JavaWriter};
+use crate::model::original_mutation::check_end;
 use crate::model::schema::{FamilyId, Schema};
 use crate::ring::{Partitioner, TokenRange};
 use std::net::IpAddr;
@@ -407,6 +408,6 @@ mod tests {
         let mut other = message.body.to_vec();
         other[2] = b'X';
         let error = TreeResponse::decode(&other, &schema).unwrap_err().to_string();
-        assert_eq!(error, "column family Xeyspace1.Standard2 is not configured here");
+        assert_eq!(error, "column family Xeyspace1.Standard2 is not configured");
     }
 }

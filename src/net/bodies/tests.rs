@@ -6,7 +6,7 @@ use crate::model::cell::Cell;
 use crate::model::comparator::Comparator;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
-use crate::model::mutation::{MutationBuilder, RowMutation};
+use crate::model::mutation::{DecodeError, MutationBuilder, RowMutation};
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
 use crate::model::slice::Slice;
 use crate::model::version::RowVersion;
@@ -273,7 +273,7 @@ fn a_peer_of_another_configuration_is_told_apart() {
     for (body, text) in [
         (
             replaced(&standard, "Keyspace1", "Keyspace2"),
-            "column family Keyspace2.Standard1 is not configured here",
+            "column family Keyspace2.Standard1 is not configured",
         ),
         (
             // The name in front of a row and that in it.
@@ -284,17 +284,18 @@ fn a_peer_of_another_configuration_is_told_apart() {
             replaced(&standard, "BytesType", "AsciiType"),
             "column family Keyspace1.Standard1 has the comparator \
              org.apache.cassandra.db.marshal.BytesType here, and \
-             org.apache.cassandra.db.marshal.AsciiType at the peer",
+             org.apache.cassandra.db.marshal.AsciiType where it was written",
         ),
         (
             replaced(&grouped, "UTF8Type", "LongType"),
             "column family Keyspace1.Super1 has the subcolumn comparator \
              org.apache.cassandra.db.marshal.UTF8Type here, and \
-             org.apache.cassandra.db.marshal.LongType at the peer",
+             org.apache.cassandra.db.marshal.LongType where it was written",
         ),
         (
             replaced(&grouped, "Super", "Suber"),
-            "column family Keyspace1.Super1 has the column type Super here, and Suber at the peer",
+            "column family Keyspace1.Super1 has the column type Super here, and Suber where it was \
+             written",
         ),
     ] {
         assert_eq!(refused(&body), text);
@@ -324,9 +325,12 @@ fn names_are_those_of_their_family() {
     };
     let live = |super_name, name| Cell::live(super_name, name, b"v", 1);
     assert!(with(STANDARD, live(b"", b"n")).is_ok());
-    assert!(matches!(with(STANDARD, live(b"", b"")), Err(BodyError::Name { .. })));
-    assert!(matches!(with(SUPER, live(b"s", b"")), Err(BodyError::Name { .. })));
-    assert!(matches!(with(SUPER, live(b"", b"n")), Err(BodyError::Name { .. })));
+    assert!(matches!(
+        with(STANDARD, live(b"", b"")),
+        Err(BodyError::Row(DecodeError::Name { .. }))
+    ));
+    assert!(matches!(with(SUPER, live(b"s", b"")), Err(BodyError::Row(DecodeError::Name { .. }))));
+    assert!(matches!(with(SUPER, live(b"", b"n")), Err(BodyError::Row(DecodeError::Name { .. }))));
     assert!(with(SUPER, Cell::super_tombstone(b"s", Deletion::at(1, 1))).is_ok());
     // A node of 0.6 takes no such time, so that it is moved.
     let early = with(SUPER, Cell::super_tombstone(b"s", Deletion::at(1, -7))).unwrap();
@@ -361,7 +365,7 @@ fn a_long_super_column_name_does_not_multiply_without_bound() {
     assert!(ReadReply::decode(&body(100), family).is_ok());
     let large = body(600);
     assert!(large.len() < 100_000);
-    assert_eq!(ReadReply::decode(&large, family), Err(BodyError::TooLarge(32 << 20)));
+    assert_eq!(ReadReply::decode(&large, family), Err(DecodeError::TooLarge(32 << 20).into()));
 }
 
 /// Clients of 0.6 may send batches that do nothing, and its nodes pass them on.
