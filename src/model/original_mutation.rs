@@ -34,6 +34,9 @@ const LEAST_ROOM_BYTES: usize = 32 << 20;
 /// Fewest bytes that a column family takes: its name, another text, and the columns.
 const LEAST_FAMILY_BYTES: usize = 4;
 
+/// Types of column families by their names there.
+pub const COLUMN_TYPES: [&str; 2] = ["Standard", "Super"];
+
 /// Bytes that columns may yet take.
 #[derive(Debug)]
 pub struct Room<'a> {
@@ -168,7 +171,7 @@ pub fn read_row(
 
 /// Returns the type of a column family by its name there.
 pub fn column_type(family: &ColumnFamilySchema) -> &'static str {
-    if family.is_super() { "Super" } else { "Standard" }
+    COLUMN_TYPES[usize::from(family.is_super())]
 }
 
 fn check_types(

@@ -71,9 +71,16 @@ pub fn holds_segments(fs: &dyn FileSystem, dir: &Path) -> bool {
 /// Finds the first segment of Apache Cassandra in a directory, which may not exist: writes that
 /// this log does not know.
 pub fn segment_of_the_original(fs: &dyn FileSystem, dir: &Path) -> io::Result<Option<PathBuf>> {
+    Ok(segments_of_the_original(fs, dir)?.into_iter().next())
+}
+
+/// Paths of the segments of Apache Cassandra in a directory, which may not exist, in the order in
+/// which they were begun.
+pub fn segments_of_the_original(fs: &dyn FileSystem, dir: &Path) -> io::Result<Vec<PathBuf>> {
     let names = file_names(fs, dir)?.into_iter();
-    let first = names.filter(|name| is_of_the_original(name)).min();
-    Ok(first.map(|name| dir.join(name)))
+    let mut found: Vec<_> = names.filter_map(|name| Some((time_in(&name)?, name))).collect();
+    found.sort_unstable();
+    Ok(found.into_iter().map(|(_, name)| dir.join(name)).collect())
 }
 
 /// Finds the first segment in a directory that says that it belongs to another log than this one.
@@ -112,14 +119,28 @@ pub fn holds_records(fs: &dyn FileSystem, dir: &Path, id: u64) -> Result<bool, F
     read().context("read", &path)
 }
 
-fn is_of_the_original(name: &str) -> bool {
-    let digits = name.strip_prefix(PREFIX).and_then(|name| name.strip_suffix(ORIGINAL_SUFFIX));
-    digits.is_some_and(|digits| digits.parse::<u64>().is_ok())
+/// Returns the time in the name of a segment of the original, in milliseconds.
+fn time_in(name: &str) -> Option<u64> {
+    name.strip_prefix(PREFIX)?.strip_suffix(ORIGINAL_SUFFIX)?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::disk::SimFileSystem;
+
+    #[test]
+    fn segments_of_the_original_are_in_the_order_of_their_times() {
+        let (fs, dir) = (SimFileSystem::new(1), Path::new("log"));
+        assert!(segments_of_the_original(&fs, dir).unwrap().is_empty());
+        fs.create_dir_all(dir).unwrap();
+        for name in ["CommitLog-10.log", "CommitLog-9.log", "CommitLog-8.alog", "notes.log"] {
+            fs.create(&dir.join(name)).unwrap();
+        }
+        let paths = ["CommitLog-9.log", "CommitLog-10.log"].map(|name| dir.join(name));
+        assert_eq!(segments_of_the_original(&fs, dir).unwrap(), paths);
+        assert_eq!(segment_of_the_original(&fs, dir).unwrap().as_ref(), paths.first());
+    }
 
     #[test]
     fn only_names_that_we_would_give_are_ours() {
@@ -131,8 +152,8 @@ mod tests {
         assert_eq!(unfinished_path(Path::new("/log"), 7), Path::new("/log/CommitLog-7.alog.tmp"));
         assert!(is_unfinished("CommitLog-7.alog.tmp"));
         assert!(!is_unfinished(name) && !is_unfinished("notes.tmp"));
-        assert!(is_of_the_original("CommitLog-1290000000123.log"));
-        assert!(!is_of_the_original(name) && !is_of_the_original("notes.log"));
+        assert_eq!(time_in("CommitLog-1290000000123.log"), Some(1_290_000_000_123));
+        assert!(time_in(name).is_none() && time_in("notes.log").is_none());
         for foreign in [
             "CommitLog-1290000000123.log",
             "CommitLog-1290000000123.alog.bak",

@@ -94,7 +94,7 @@ pub(super) use self::appender::Appender;
 pub use self::error::{Damage, LogError, ReplayError};
 pub use self::files::{
     holds_records, holds_segments, segment_files, segment_ids, segment_of_another_log,
-    segment_of_the_original, segment_path,
+    segment_of_the_original, segment_path, segments_of_the_original,
 };
 pub(super) use self::format::TIME_BYTES;
 pub use self::live::OldestDirty;

@@ -6,10 +6,13 @@
 //! neither keeps more than a part in memory. [`RowBuilder`] alone makes the bytes of a row that
 //! repair hashes.
 //!
+//! [`commitlog`] reads commit logs of 0.4 to 0.6.
+//!
 //! A super column that has no columns and was never deleted, which 0.6 can have in a file, is
 //! nothing here: it is not read.
 
 pub mod bloom;
+pub mod commitlog;
 mod disk_key;
 mod reader;
 mod row;

@@ -270,6 +270,17 @@ impl Window {
         Ok(Self { file, path: path.to_owned(), size, start: 0, bytes: Vec::new(), used: 0 })
     }
 
+    /// Another window on the same file, at this place.
+    pub(super) fn again(&self, position: u64) -> Self {
+        let (file, path) = (Arc::clone(&self.file), self.path.clone());
+        Self { file, path, size: self.size, start: position, bytes: Vec::new(), used: 0 }
+    }
+
+    /// Path of the file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The place in the file.
     pub(super) fn position(&self) -> u64 {
         self.start + self.used as u64
