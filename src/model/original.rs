@@ -109,9 +109,13 @@ impl ColumnReader {
         family: &ColumnFamilySchema,
     ) -> Result<(Deletion, Self), ColumnError> {
         let deletion = read_deletion(reader)?;
-        let count = count(reader)?;
+        Ok((deletion, Self::new(count(reader)?, family)))
+    }
+
+    /// A reader of this number of columns or super columns.
+    pub fn new(count: u32, family: &ColumnFamilySchema) -> Self {
         let (super_columns, columns) = if family.is_super() { (count, 0) } else { (0, count) };
-        Ok((deletion, Self { super_columns, columns, super_name: Vec::new() }))
+        Self { super_columns, columns, super_name: Vec::new() }
     }
 
     /// Reads the next part of the row, and moves the reader behind it unless there is an error.

@@ -5,6 +5,7 @@
 //! <data directory>/alexandra.restoring                   there until a restore is complete
 //! <data directory>/alexandra.commitlog                   there while the commit log is needed
 //! <data directory>/alexandra.archive                     which folder of the archive is in use
+//! <data directory>/alexandra.takeover                    how far a takeover has come
 //! <data directory>/<keyspace>/<family>-<generation>.sst  an SSTable
 //!                             <family>-<generation>.sst.tmp  one that is being written
 //!                             <family>.manifest          its live SSTables (first directory)
@@ -16,9 +17,9 @@
 //!                             before-restore-<time>/     what a restore has moved aside
 //! ```
 //!
-//! Names of column families hold no hyphen, so the last one separates the generation. Files of the
-//! original in the same folders (`<family>-<generation>-Data.db` and so on) have other names, and
-//! are recognised so that their data do not seem to be lost.
+//! Names of column families hold no hyphen, so the last one separates the generation. SSTables of
+//! the original, `<family>-<generation>-Data.db`, `-Index.db` and `-Filter.db`, lie in the same
+//! folders until compactions have replaced them.
 
 use super::error::{FileContext, FileError};
 use crate::base::fs::{DirEntry, File, FileSystem};
@@ -37,6 +38,9 @@ pub const LOG_GUARD_FILE: &str = "alexandra.commitlog";
 
 /// The file that names the folder of the archive to which the commit log goes.
 pub const ARCHIVE_FILE: &str = "alexandra.archive";
+
+/// The file that tells how far the takeover of directories of the original has come.
+pub const TAKEOVER_FILE: &str = "alexandra.takeover";
 
 /// Beginning of the name of a folder to which a restore has moved files.
 pub const BEFORE_RESTORE: &str = "before-restore-";
@@ -134,6 +138,15 @@ pub fn keyspace_folder(data_directory: &Path, keyspace: &str) -> PathBuf {
     data_directory.join(keyspace)
 }
 
+/// The file with the rows of an SSTable of ours or of the original, in the folder of its keyspace.
+pub fn table(folder: &Path, family: &str, generation: u64, is_legacy: bool) -> PathBuf {
+    if is_legacy {
+        original(folder, family, generation, OriginalPart::Data)
+    } else {
+        sstable(folder, family, generation)
+    }
+}
+
 /// An SSTable in the folder of its keyspace.
 pub fn sstable(folder: &Path, family: &str, generation: u64) -> PathBuf {
     folder.join(format!("{family}-{generation}{SSTABLE_SUFFIX}"))
@@ -142,6 +155,13 @@ pub fn sstable(folder: &Path, family: &str, generation: u64) -> PathBuf {
 /// A file of an SSTable of the original, in whatever folder.
 pub fn original(folder: &Path, family: &str, generation: u64, part: OriginalPart) -> PathBuf {
     folder.join(format!("{family}-{generation}-{part:?}.db"))
+}
+
+/// Another file of the SSTable of the original that has this data file.
+pub fn sibling(data: &Path, part: OriginalPart) -> PathBuf {
+    let name = data.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let table = name.strip_suffix("-Data.db").unwrap_or(name);
+    data.with_file_name(format!("{table}-{part:?}.db"))
 }
 
 /// A file of an SSTable of the original that is being written. The original removes files of such

@@ -4,19 +4,22 @@
 //! A small text file, which is written under a temporary name, synced, and renamed:
 //!
 //! ```text
-//! alexandra manifest 2
+//! alexandra manifest 3
 //! family <keyspace>.<family>         the column family
 //! node <16 hexadecimal digits>       the node that has written it; not in a snapshot, which any
 //!                                    node may serve
 //! sequence <number>                  grows with each version: of two the greater is the newer
 //! sstable <generation> <bytes> <properties>  one line for each SSTable that counts, with the
 //!                                    CRC32 of its properties in hexadecimal
+//! original <generation> <bytes> <index>      one line for each of the original, with the bytes of
+//!                                    its data file and the CRC32 of its index
 //! obsolete <generation>              one for each that was replaced and may still be there
 //! flushed <segment> <offset>         what the commit log holds up to here is in SSTables
 //! crc <CRC32 of all lines before, in hexadecimal>
 //! ```
 //!
-//! Version 1 has no lines before those of the SSTables, and belongs to any family and node.
+//! Version 1 has no lines before those of the SSTables, and belongs to any family and node. Version
+//! 2 has no SSTables of the original.
 
 use super::checked_file::{self, CheckedState, on_one_line};
 use super::commitlog::Position;
@@ -32,8 +35,11 @@ use std::path::Path;
 pub struct TableIdentity {
     /// Its size in bytes.
     pub bytes: u64,
-    /// CRC32 of its properties, which say when and for whom it was written and what is in it.
+    /// CRC32 of its properties, which say when and for whom it was written and what is in it; of
+    /// the index of one of the original, which has all row keys and their places.
     pub properties_crc: u32,
+    /// Whether it is an SSTable of the original.
+    pub is_legacy: bool,
 }
 
 /// Live SSTables of a column family.
@@ -91,7 +97,7 @@ impl Manifest {
 
 impl CheckedState for Manifest {
     const KIND: &'static str = "manifest";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
 
     fn encode(&self) -> String {
         let mut text = String::new();
@@ -102,8 +108,10 @@ impl CheckedState for Manifest {
             let _ = writeln!(text, "node {node:016x}");
         }
         let _ = writeln!(text, "sequence {}", self.sequence);
-        for (generation, TableIdentity { bytes, properties_crc }) in &self.sstables {
-            let _ = writeln!(text, "sstable {generation} {bytes} {properties_crc:08x}");
+        for (generation, table) in &self.sstables {
+            let TableIdentity { bytes, properties_crc, is_legacy } = table;
+            let kind = if *is_legacy { "original" } else { "sstable" };
+            let _ = writeln!(text, "{kind} {generation} {bytes} {properties_crc:08x}");
         }
         for generation in &self.obsolete {
             let _ = writeln!(text, "obsolete {generation}");
@@ -121,9 +129,10 @@ impl CheckedState for Manifest {
                 ["family", ..] => manifest.family = Some(line["family ".len()..].to_owned()),
                 ["node", node] => manifest.node = Some(u64::from_str_radix(node, 16).ok()?),
                 ["sequence", sequence] => manifest.sequence = sequence.parse().ok()?,
-                ["sstable", table, bytes, crc] => {
+                [kind @ ("sstable" | "original"), table, bytes, crc] => {
+                    let (bytes, is_legacy) = (bytes.parse().ok()?, kind == "original");
                     let properties_crc = u32::from_str_radix(crc, 16).ok()?;
-                    let identity = TableIdentity { bytes: bytes.parse().ok()?, properties_crc };
+                    let identity = TableIdentity { bytes, properties_crc, is_legacy };
                     manifest.sstables.insert(files::parse_generation(table)?, identity);
                 }
                 ["obsolete", table] => {
@@ -152,7 +161,9 @@ mod tests {
         for generation in [3, 1, 12] {
             let (bytes, properties_crc) = (generation * 100, generation as u32);
             manifest = Manifest { node: Some(generation << 40), ..manifest.successor() };
-            manifest.sstables.insert(generation, TableIdentity { bytes, properties_crc });
+            let is_legacy = generation == 3;
+            let identity = TableIdentity { bytes, properties_crc, is_legacy };
+            manifest.sstables.insert(generation, identity);
             manifest.obsolete.insert(generation + 1);
             manifest.flushed = Position { segment: generation, offset: 77 };
         }
@@ -163,7 +174,7 @@ mod tests {
     fn a_manifest_of_version_1_belongs_to_any_family_and_node() {
         let text = "alexandra manifest 1\nsstable 3 300 0000000a\nobsolete 2\nflushed 5 77\n";
         let manifest: Manifest = read_lines(text).unwrap();
-        let identity = TableIdentity { bytes: 300, properties_crc: 10 };
+        let identity = TableIdentity { bytes: 300, properties_crc: 10, is_legacy: false };
         let expected = Manifest {
             sstables: [(3, identity)].into(),
             obsolete: [2].into(),

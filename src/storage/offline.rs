@@ -8,7 +8,7 @@ use super::directory;
 use super::error::{FileContext, FileError, ReadError};
 use super::family::{Found, OpenError, check_node, find};
 use super::files;
-use super::foreign::{self, ForeignError};
+use super::legacy::takeover::{self, TakeoverError};
 use super::manifest::{Manifest, TableIdentity};
 use super::sstable::WrittenFile;
 use super::sstable::scan::Frame;
@@ -49,7 +49,7 @@ pub enum OfflineError {
     NoDirectory(PathBuf),
     /// A directory holds data of the original.
     #[error(transparent)]
-    Foreign(#[from] ForeignError),
+    Takeover(#[from] TakeoverError),
     /// A directory or file cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
@@ -95,7 +95,7 @@ impl OfflineServer {
         data_directories: &[PathBuf],
         commit_log_directory: &Path,
     ) -> Result<Self, OfflineError> {
-        foreign::check(&**fs, data_directories, commit_log_directory)?;
+        takeover::check_taken_over(&**fs, data_directories, commit_log_directory)?;
         for directory in data_directories {
             if !fs.try_exists(directory).context("look for", directory)? {
                 return Err(OfflineError::NoDirectory(directory.clone()));
@@ -128,6 +128,13 @@ impl OfflineServer {
         check_node(&NodeId::find(&*self.fs, &self.data_directories, 0)?, &manifest, &path)?;
         let next_generation = found.newest(&manifest) + 1;
         let mut files = found.tables;
+        for (generation, paths) in found.originals {
+            for path in paths {
+                let size =
+                    self.fs.open(&path).and_then(|file| file.size()).context("open", &path)?;
+                files.entry(generation).or_insert((path, size));
+            }
+        }
         for (generation, unfinished) in found.unfinished {
             // It is live; only its last step was cut off.
             if manifest.sstables.contains_key(&generation) {
@@ -221,7 +228,8 @@ impl OfflineFamily {
     pub fn tables(&self) -> Vec<OfflineTable> {
         let tables = self.manifest.sstables.iter().map(|(&generation, expected)| {
             let Some((path, found)) = self.files.get(&generation) else {
-                let path = files::sstable(&self.folders[0], &self.name, generation);
+                let folder = &self.folders[0];
+                let path = files::table(folder, &self.name, generation, expected.is_legacy);
                 return OfflineTable { generation, path, state: TableState::Missing };
             };
             let state = if *found != expected.bytes {
@@ -297,6 +305,12 @@ impl OfflineFamily {
         }
         Ok((names, kept))
     }
+}
+
+/// Moves a file to a free name in the folder `damaged` beside it.
+pub(super) fn move_aside(fs: &dyn FileSystem, path: &Path) -> Result<(), FileError> {
+    link_aside(fs, path)?;
+    fs.remove_file(path).context("remove", path)
 }
 
 /// Links a file, durably, to a free name in the folder `damaged` beside it. Returns that name.
@@ -386,7 +400,7 @@ impl Orphans {
         for file in live {
             // One whose properties cannot be read is replaced before a server reads it.
             let properties_crc = properties_crc(fs, &file.path).unwrap_or(0);
-            let identity = TableIdentity { bytes: file.bytes, properties_crc };
+            let identity = TableIdentity { bytes: file.bytes, properties_crc, is_legacy: false };
             manifest.sstables.insert(file.generation, identity);
         }
         let mut kept = Vec::new();

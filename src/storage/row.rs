@@ -349,8 +349,7 @@ impl<'f, 's> RowReader<'f, 's> {
         match &self.sources[..] {
             // A source that was left out, being covered, may be the one that knows of a deletion.
             [RowSource::SsTable { entry, blocks }] if self.deletion.is_none() => {
-                let has_deletions = blocks.table().properties().tombstones > 0;
-                entry.inline_bytes().filter(|_| !has_deletions)
+                entry.inline_bytes().filter(|_| !blocks.table().may_have_deletions())
             }
             _ => None,
         }

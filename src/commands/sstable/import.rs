@@ -11,8 +11,9 @@ use crate::config::Settings;
 use crate::config::settings::ColumnFamilySettings;
 use crate::storage::error::{FileContext, FileError};
 use crate::storage::json::{Imported, Importer};
+use crate::storage::legacy::takeover;
 use crate::storage::sstable::WrittenFile;
-use crate::storage::{directory, files, foreign};
+use crate::storage::{directory, files};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -60,7 +61,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool, ToolError> {
 fn create_directories(settings: &Settings) -> Result<(), ToolError> {
     let directories = &settings.directories;
     let log = directories.commit_log.as_path();
-    foreign::check(&OsFileSystem, &directories.data, log)?;
+    takeover::check_taken_over(&OsFileSystem, &directories.data, log)?;
     for path in &directories.data {
         directory::create(&OsFileSystem, path).context("create", path)?;
     }

@@ -64,6 +64,7 @@ use super::compaction::{
 use super::error::ReadError;
 use super::family::{ColumnFamily, Environment, Refusal};
 use super::flush_queue::{FlushCause, FlushQueue};
+use super::legacy::takeover::{Takeover, TakeoverError};
 use super::memtable::Memtable;
 use super::options::Options;
 use super::system::log_guard::LogGuard;
@@ -183,6 +184,8 @@ pub struct Core {
     /// Families of users that are noted as having had data. Taken after the lock of a flush, and
     /// before the gate.
     noted_families: Mutex<rank::FamilyNotes, BTreeSet<FamilyId>>,
+    /// A takeover of directories of the original, as long as it is not complete.
+    takeover: Mutex<rank::State, Option<Takeover>>,
     /// Keep other servers out of the directories.
     _locks: Arc<Vec<Box<dyn Lock>>>,
 }
@@ -259,6 +262,19 @@ impl Core {
     /// Number of memtables that are being written to disk.
     pub fn flushes_running(&self) -> usize {
         self.writing.get()
+    }
+
+    /// Ends the takeover of directories of the original, if one was begun: see
+    /// [`Takeover`]. To be called when the node knows who it is, and before it takes writes.
+    pub fn finish_takeover(&self) -> Result<(), TakeoverError> {
+        let Some(takeover) = self.takeover.lock().take() else { return Ok(()) };
+        let Options { data_directories, commit_log_directory, .. } = &self.options;
+        takeover.finish(&*self.environment.fs, self, data_directories, commit_log_directory)
+    }
+
+    /// Whether directories of the original are being taken over.
+    pub fn is_taking_over(&self) -> bool {
+        self.takeover.lock().is_some()
     }
 
     /// Merges all SSTables of a column family into one, after the compactions of the family that

@@ -6,10 +6,10 @@ use super::super::commitlog::{CommitLog, LogError, Replayed};
 use super::super::compaction::Compactor;
 use super::super::directory::{self, DirectorySync};
 use super::super::error::{FileContext, FileError, ReadError};
-use super::super::family::{ColumnFamily, Environment, OpenError};
+use super::super::family::{ColumnFamily, Environment, OpenError, Originals};
 use super::super::files;
 use super::super::flush_queue::{FlushCause, FlushQueue};
-use super::super::foreign::{self, ForeignError};
+use super::super::legacy::takeover::{self, Takeover, TakeoverError};
 use super::super::memtable::Memtable;
 use super::super::options::{FamilyOptions, Options};
 use super::super::snapshot;
@@ -123,9 +123,9 @@ pub enum StorageError {
     /// The names of column families that have had data cannot be read.
     #[error("which column families have had data cannot be told: {0}")]
     Families(#[source] ReadError),
-    /// A directory holds data of the original, which would seem to be lost.
+    /// Directories of the original cannot be taken over.
     #[error(transparent)]
-    Foreign(#[from] ForeignError),
+    Takeover(#[from] TakeoverError),
     /// A restore was begun and is not complete.
     #[error(
         "{path} says that a restore was not finished: repeat the command that is written there",
@@ -198,7 +198,13 @@ impl Database {
         let newest_snapshot = snapshot::tidy(&*components.fs, &options.data_directories)?;
         let node = NodeId::find(&*components.fs, &options.data_directories, options.seed);
         let node = node.map_err(OpenError::from)?;
-        let environment = new_environment(&components, &options, partitioner, node);
+        let Options { data_directories, commit_log_directory, .. } = &options;
+        let (fs, clock) = (&*components.fs, &*components.clock);
+        let takeover = Takeover::begin(fs, clock, data_directories, commit_log_directory)?;
+        let skips_damaged = options.accept_data_loss;
+        let originals =
+            takeover.as_ref().map_or(Originals::Refuse, |_| Originals::Adopt { skips_damaged });
+        let environment = new_environment(&components, &options, partitioner, (node, originals));
         let Components { fs, clock, .. } = components;
         let families = open_families(&environment, &options, &schema, family_options)?;
         let unconfigured = find_unconfigured(&*fs, &options.data_directories, &schema);
@@ -207,6 +213,9 @@ impl Database {
         let without_files = known_families::without_files(&families);
         let mut opening =
             Opening { environment: &environment, options: &options, families: &families };
+        if takeover.is_some() {
+            opening.replay_original(&schema)?;
+        }
         let mut replayed = opening.replay(&records)?;
         let accepts_loss = options.accept_data_loss;
         let noted = known_families::noted(&families)?;
@@ -244,6 +253,7 @@ impl Database {
             shortages: Shortages::default(),
             stopping,
             noted_families: Mutex::new(noted),
+            takeover: Mutex::new(takeover),
             _locks: locks,
         });
         for family in core.families() {
@@ -297,7 +307,7 @@ pub(in crate::storage) fn new_environment(
     components: &Components,
     options: &Options,
     partitioner: Partitioner,
-    node: NodeId,
+    (node, originals): (NodeId, Originals),
 ) -> Arc<Environment> {
     Arc::new(Environment {
         fs: Arc::clone(&components.fs),
@@ -311,6 +321,7 @@ pub(in crate::storage) fn new_environment(
         memtable_memory: AtomicU64::new(0),
         node,
         directory_sync: DirectorySync::default(),
+        originals,
     })
 }
 
@@ -454,8 +465,7 @@ fn missing_places(
     Ok(own.chain(folders).filter(|path| !fs.exists(path)).collect())
 }
 
-/// Creates the directories and keeps other servers out of them. Those that hold data of the
-/// original stay as they are, and so do the others then.
+/// Creates the directories and keeps other servers out of them.
 pub(in crate::storage) fn prepare_directories(
     fs: &dyn FileSystem,
     options: &Options,
@@ -500,15 +510,16 @@ pub(in crate::storage) fn lock_present_directories(
     Ok(locks)
 }
 
-/// The directories of a server, each once, unless they hold data of the original.
+/// The directories of a server, each once, unless they hold data of the original that cannot be
+/// taken over.
 fn own_directories<'a>(
     fs: &dyn FileSystem,
     options: &'a Options,
 ) -> Result<Vec<&'a Path>, StorageError> {
     let archive = options.commit_log_archive_directory.as_deref();
     let log = options.commit_log_directory.as_path();
-    archive.map_or(Ok(()), |archive| foreign::check_archive(fs, archive))?;
-    foreign::check(fs, &options.data_directories, log)?;
+    archive.map_or(Ok(()), |archive| takeover::check_archive(fs, archive))?;
+    takeover::check(fs, &options.data_directories, log)?;
     let data = options.data_directories.iter().map(PathBuf::as_path);
     let mut directories: Vec<_> = data.chain([log]).collect();
     // The commit log may share a directory with data, and a second lock there would be refused. The

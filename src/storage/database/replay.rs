@@ -2,14 +2,18 @@
 //! node from starting: reads are served meanwhile.
 
 use super::super::archive::archive_all;
-use super::super::commitlog::{self, CommitLog, LogError, LogOptions, Position, Replayed};
+use super::super::commitlog::{
+    self, CommitLog, LogError, LogOptions, Position, Replayed, segments_of_the_original,
+};
 use super::super::error::{FileContext, FileError, ReadError};
 use super::super::family::{ColumnFamily, Environment};
+use super::super::legacy::commitlog::{SegmentError, SegmentReader};
 use super::super::options::Options;
 use super::super::system::log_guard::LogGuard;
 use super::StorageError;
 use super::unconfigured::Records;
-use crate::model::mutation::DecodeError;
+use crate::model::mutation::{DecodeError, RowMutation};
+use crate::model::schema::Schema;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -166,6 +170,68 @@ impl Opening<'_> {
         Ok(replayed)
     }
 
+    /// Applies what the commit log of the original holds to the memtables.
+    pub(super) fn replay_original(&self, schema: &Schema) -> Result<(), StorageError> {
+        let Self { environment: Environment { fs, .. }, options, .. } = *self;
+        let directory = &options.commit_log_directory;
+        let segments = segments_of_the_original(&**fs, directory).context("list", directory)?;
+        let mut memory = Memory { used: 0, flush_above: options.memtable_budget_bytes };
+        let mut mutations = 0;
+        for path in &segments {
+            log::info!("Replaying {}", path.display());
+            let mut reader = SegmentReader::open(&**fs, path).map_err(unreadable)?;
+            loop {
+                match reader.next_mutation(schema) {
+                    Ok(None) => break,
+                    Ok(Some(mutation)) => {
+                        self.apply_original(&mutation, &mut memory)?;
+                        mutations += 1;
+                    }
+                    Err(error) => self.skip_original(error)?,
+                }
+            }
+        }
+        if !segments.is_empty() {
+            log::info!("Log replay complete, {mutations} replayed mutations");
+        }
+        Ok(())
+    }
+
+    fn apply_original(&self, mutation: &RowMutation, memory: &mut Memory) -> Result<(), Unapplied> {
+        let Self { environment, options, families } = *self;
+        let key = environment.partitioner.decorate(mutation.key.clone());
+        for change in &mutation.families {
+            let at = families.binary_search_by_key(&change.family, |family| family.id());
+            if let Ok(at) = at {
+                families[at].apply(&key, change);
+            }
+        }
+        memory.used = environment.memtable_memory.load(Ordering::Relaxed);
+        let flush = || flush_all(families, Position::default());
+        memory.bound(options.memtable_budget_bytes, flush)
+    }
+
+    /// Goes on after a mutation that cannot be applied, if that loss is accepted.
+    fn skip_original(&self, error: SegmentError) -> Result<(), StorageError> {
+        let is_damage = !matches!(error, SegmentError::Read(ReadError::Io(_)));
+        if is_damage && self.options.accept_commitlog_loss {
+            log::error!("a mutation is dropped: {error}. This loss is accepted");
+            return Ok(());
+        }
+        Err(match error {
+            SegmentError::Read(error) => unreadable(error),
+            SegmentError::Write {
+                file,
+                offset,
+                source: DecodeError::UnknownFamily { keyspace, family },
+            } => {
+                let place = format!("{}, write at byte {offset}", file.display());
+                StorageError::Unconfigured { place, family: format!("{keyspace}.{family}") }
+            }
+            error @ SegmentError::Write { .. } => StorageError::Replay(error.to_string()),
+        })
+    }
+
     /// Whether the data directories know of a commit log: they have a mark of it, or SSTables that
     /// were written since it began. A server has marked its log before the first write.
     pub(super) fn is_expected(&self) -> Result<bool, FileError> {
@@ -217,6 +283,13 @@ impl Opening<'_> {
         }
         LogGuard::release(&**fs, &options.data_directories)?;
         Ok(replayed.remove_segments(&**fs).context("remove the segments of", directory)?)
+    }
+}
+
+fn unreadable(error: ReadError) -> StorageError {
+    match error {
+        ReadError::Io(error) => error.into(),
+        error => StorageError::Replay(error.to_string()),
     }
 }
 

@@ -2,7 +2,7 @@
 //! ones, of which a manifest without SSTables is left.
 
 use super::super::commitlog::Position;
-use super::super::files::{FileName, KeyspaceFolder, keyspace_folders};
+use super::super::files::{FileName, KeyspaceFolder, OriginalPart, keyspace_folders};
 use super::super::manifest::Manifest;
 use super::super::system;
 use crate::base::fs::FileSystem;
@@ -12,7 +12,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A column family that is not configured, by its manifest.
+/// A column family that is not configured, by its manifest or an SSTable of the original.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::storage) struct Unconfigured {
     manifest: PathBuf,
@@ -71,11 +71,19 @@ fn find(fs: &dyn FileSystem, directory: &Path, schema: &Schema) -> io::Result<Ve
             if let FileName::Manifest(family) = FileName::parse(&entry.name)
                 && schema.family_id(&keyspace, &family).is_none()
             {
-                let (manifest, keyspace) = (path.join(entry.name), keyspace.clone());
+                let (manifest, keyspace) = (path.join(&entry.name), keyspace.clone());
                 let loaded = Manifest::load(fs, &manifest).unwrap_or_default();
                 let empty = loaded.filter(|it| it.sstables.is_empty());
                 let empty_up_to = empty.map(|it| it.flushed);
                 found.push(Unconfigured { manifest, keyspace, family, empty_up_to });
+            }
+            if let Some((family, _, OriginalPart::Data)) = OriginalPart::parse(&entry.name)
+                && schema.family_id(&keyspace, family).is_none()
+                && found.iter().all(|it| (&*it.keyspace, &*it.family) != (&*keyspace, family))
+            {
+                let (family, manifest) = (family.to_owned(), path.join(&entry.name));
+                let keyspace = keyspace.clone();
+                found.push(Unconfigured { manifest, keyspace, family, empty_up_to: None });
             }
         }
     }

@@ -238,7 +238,9 @@ impl ColumnFamily {
             Cause::Flushed(memtable) => RowsChange::Flushed(memtable),
             Cause::Added | Cause::RowsDropped | Cause::AllDropped(_) => RowsChange::Others,
             // Some of these may only have been merged with others.
-            Cause::Merged(_) if after < before => RowsChange::Purged,
+            Cause::Merged(_) if after < before || old.iter().any(|table| table.is_legacy()) => {
+                RowsChange::Purged
+            }
             Cause::Merged(_) => RowsChange::None,
         }
     }

@@ -4,7 +4,7 @@ use super::{ColumnFamily, Environment, MergeNotes};
 use crate::base::lock::MutexGuard;
 use crate::storage::commitlog::Position;
 use crate::storage::error::{FileError, ReadError};
-use crate::storage::files;
+use crate::storage::files::{self, OriginalPart};
 use crate::storage::manifest::Manifest;
 use crate::storage::memtable::Memtable;
 use crate::storage::sstable::{SsTable, WrittenFile, discard};
@@ -138,7 +138,7 @@ impl ColumnFamily {
     }
 
     /// The next version of the manifest, as this node writes it.
-    fn next_version(&self, manifest: &Manifest) -> Manifest {
+    pub(super) fn next_version(&self, manifest: &Manifest) -> Manifest {
         Manifest { node: Some(self.environment.node.number), ..manifest.successor() }
     }
 
@@ -146,7 +146,7 @@ impl ColumnFamily {
         files::manifest(&self.folders[0], &self.schema.name)
     }
 
-    fn store_manifest(&self, manifest: &Manifest) -> Result<(), FileError> {
+    pub(super) fn store_manifest(&self, manifest: &Manifest) -> Result<(), FileError> {
         manifest.store(&*self.environment.fs, &self.manifest_path())?;
         self.sync_folder(&self.folders[0])
     }
@@ -181,8 +181,13 @@ impl ColumnFamily {
         let fs = &*self.environment.fs;
         let count = manifest.obsolete.len();
         manifest.obsolete.retain(|generation| {
-            let path = |folder: &PathBuf| files::sstable(folder, &self.schema.name, *generation);
-            self.folders.iter().any(|folder| fs.exists(&path(folder)))
+            let name = &self.schema.name;
+            self.folders.iter().any(|folder| {
+                let parts = [OriginalPart::Data, OriginalPart::Index, OriginalPart::Filter];
+                let originals = parts.map(|part| files::original(folder, name, *generation, part));
+                let own = files::sstable(folder, name, *generation);
+                fs.exists(&own) || originals.iter().any(|path| fs.exists(path))
+            })
         });
         if manifest.obsolete.len() < count {
             // Else a power loss could bring them back when no manifest knows them any more.

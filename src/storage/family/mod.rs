@@ -6,6 +6,7 @@
 //!
 //! ```text
 //!   open        finds the files after a start
+//!   adopt       makes SSTables of the original live, and opens them
 //!   read        reads of one row and of ranges
 //!   pieces      pages of rows for other nodes
 //!   new_tables  flushes, and the outputs of compactions
@@ -19,6 +20,7 @@
 //! Locks: flushing before the manifest, the manifest before the merges, the replaced SSTables and
 //! the view, the claims of compactions before the view.
 
+mod adopt;
 mod caches;
 mod claims;
 mod exchange;
@@ -31,6 +33,7 @@ mod pieces;
 mod read;
 mod statistics;
 
+pub use adopt::Originals;
 pub use claims::{Choosable, Claim};
 pub use exchange::Cause;
 pub use histogram::{BUCKET_OFFSETS, Histogram};
@@ -92,6 +95,8 @@ pub struct Environment {
     pub node: NodeId,
     /// Makes new files durable by name.
     pub directory_sync: DirectorySync,
+    /// Handling of SSTables of the original that no manifest names.
+    pub originals: Originals,
 }
 
 /// Memtables and SSTables of a column family at one moment. Each write is in one of the three

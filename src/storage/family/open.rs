@@ -1,5 +1,6 @@
 //! Opens a column family: finds its files, and finishes or undoes steps that a crash has cut off.
 
+use super::adopt::OriginalFiles;
 use super::caches::CacheSizes;
 use super::claims::Claims;
 use super::{ColumnFamily, Environment, Operations, View};
@@ -9,7 +10,7 @@ use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::storage::compaction::{Pressure, Thresholds};
 use crate::storage::error::{Corrupt, FileContext, FileError, ReadError};
-use crate::storage::files::{self, FileName};
+use crate::storage::files::{self, FileName, OriginalPart};
 use crate::storage::manifest::{Manifest, TableIdentity};
 use crate::storage::memtable::Memtable;
 use crate::storage::options::FamilyOptions;
@@ -233,6 +234,44 @@ pub enum OpenError {
         /// The configured type.
         configured: &'static str,
     },
+    /// An SSTable of the original is damaged, so that not all of its rows can be found.
+    #[error(
+        "{damage}. It is an SSTable of Apache Cassandra: `alexandra takeover --dry-run --config \
+         CONF` names all that is damaged of {family}. -Dcassandra.accept_data_loss=true starts \
+         without the file, which is kept in the folder `damaged`"
+    )]
+    DamagedOriginal {
+        /// The damage.
+        damage: Corrupt,
+        /// The column family.
+        family: String,
+    },
+    /// Two SSTables of the original have one number.
+    #[error(
+        "{}: both SSTables of Apache Cassandra have one number. If both hold data that are needed, \
+         rename the three files of one to the number {free}; else move them away",
+        files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" and ")
+    )]
+    SameNumber {
+        /// The data files.
+        files: Vec<PathBuf>,
+        /// A number that is free.
+        free: u64,
+    },
+    /// An SSTable of the original came into directories that were taken over before.
+    #[error(
+        "{file} is an SSTable of Apache Cassandra, and was put where the files of {family} are \
+         after these directories were taken over. Move its files elsewhere, and load them by \
+         `alexandra sstable import --config CONF {} FILE`",
+        arguments(family),
+        file = file.display()
+    )]
+    NotTakenOver {
+        /// The column family.
+        family: String,
+        /// The data file.
+        file: PathBuf,
+    },
     /// There are SSTables but no manifest.
     #[error(
         "{folder} has SSTables of {family} but the manifest is missing: put it back, or move the \
@@ -266,6 +305,8 @@ pub(in crate::storage) struct Found {
     pub(in crate::storage) tables: BTreeMap<u64, (PathBuf, u64)>,
     /// All files of a number that several have, in different directories.
     pub(in crate::storage) copies: BTreeMap<u64, Vec<(PathBuf, u64)>>,
+    /// SSTables of the original.
+    pub(in crate::storage) originals: OriginalFiles,
     pub(in crate::storage) unfinished: BTreeMap<u64, (PathBuf, u64)>,
     pub(in crate::storage) unfinished_manifests: Vec<PathBuf>,
     pub(in crate::storage) manifest: Option<PathBuf>,
@@ -315,7 +356,11 @@ impl Found {
     /// The greatest number of an SSTable.
     pub(in crate::storage) fn newest(&self, manifest: &Manifest) -> u64 {
         let seen = self.tables.keys().chain(self.unfinished.keys()).chain(&manifest.obsolete);
-        seen.chain(manifest.sstables.keys()).max().copied().unwrap_or(0)
+        seen.chain(manifest.sstables.keys())
+            .chain(self.originals.keys())
+            .max()
+            .copied()
+            .unwrap_or(0)
     }
 
     /// An SSTable that the manifest does not know. A crash leaves none: until the manifest names
@@ -323,8 +368,9 @@ impl Found {
     fn unknown_table(&self, manifest: &Manifest) -> Option<&Path> {
         let is_known =
             |it: &u64| manifest.sstables.contains_key(it) || manifest.obsolete.contains(it);
-        let (_, (path, _)) = self.tables.iter().find(|(generation, _)| !is_known(generation))?;
-        Some(path)
+        let own = self.tables.iter().map(|(generation, (path, _))| (generation, path));
+        let all = own.chain(self.originals.iter().filter_map(|(at, it)| Some((at, it.first()?))));
+        all.filter(|(generation, _)| !is_known(generation)).map(|(_, path)| &**path).next()
     }
 
     fn add_table(&mut self, generation: u64, file: (PathBuf, u64)) {
@@ -389,15 +435,21 @@ impl ColumnFamily {
             operations: Operations::default(),
             memtable_switches: AtomicU64::new(0),
         };
-        family.open_tables(&manifest, found)?;
+        if manifest.sequence == 0 && !found.originals.is_empty() {
+            family.adopt(&found.originals)?;
+            family.resize_caches();
+        } else {
+            family.open_tables(&manifest, found)?;
+        }
         Ok(family)
     }
 
     fn open_tables(&self, manifest: &Manifest, mut found: Found) -> Result<(), OpenError> {
-        let mut tables = Vec::with_capacity(manifest.sstables.len());
-        for (&generation, &expected) in &manifest.sstables {
+        let mut tables = self.open_legacy_tables(manifest, &mut found)?;
+        let name = || self.schema.to_string();
+        let own = manifest.sstables.iter().filter(|(_, expected)| !expected.is_legacy);
+        for (&generation, &expected) in own {
             let (file, bytes) = self.take_file(&mut found, generation, expected)?;
-            let name = || self.schema.to_string();
             if bytes != expected.bytes {
                 let (family, found, expected) = (name(), bytes, expected.bytes);
                 return Err(OpenError::WrongSize { family, file, found, expected });
@@ -419,10 +471,46 @@ impl ColumnFamily {
         for (path, _) in found.tables.values().chain(found.copies.values().flatten()) {
             self.open_table(path, 0).map_or(Ok(()), |table| self.check_family(&table))?;
         }
+        tables.sort_by_key(|table| table.generation());
         self.publish(|view| view.tables = tables);
         self.resize_caches();
         self.clean_up(found);
         Ok(())
+    }
+
+    /// Opens the live SSTables of the original, and takes them out of those found.
+    fn open_legacy_tables(
+        &self,
+        manifest: &Manifest,
+        found: &mut Found,
+    ) -> Result<Vec<Arc<SsTable>>, OpenError> {
+        let live = manifest.sstables.iter().filter(|(_, expected)| expected.is_legacy);
+        let files = live.clone().map(|(&generation, &expected)| {
+            let file = self.take_original(&mut found.originals, generation, expected)?;
+            Ok((generation, file))
+        });
+        let files = files.collect::<Result<Vec<_>, OpenError>>()?;
+        let opened = self.open_originals(files.iter().map(|(at, path)| (*at, &**path)).collect());
+        let mut tables = Vec::with_capacity(manifest.sstables.len());
+        for (table, (_, expected)) in opened.into_iter().zip(live) {
+            let family = self.schema.to_string();
+            let table = table.map_err(|error| match error {
+                ReadError::Corrupt(damage) => OpenError::DamagedOriginal { damage, family },
+                other => other.into(),
+            })?;
+            let (family, file) = (self.schema.to_string(), table.path().to_owned());
+            let (found, expected_bytes) = (table.size(), expected.bytes);
+            if found != expected_bytes {
+                let expected = expected_bytes;
+                return Err(OpenError::WrongSize { family, file, found, expected });
+            }
+            if table.identity() != *expected {
+                let manifest = self.manifest_path();
+                return Err(OpenError::OtherFile { family, file, manifest });
+            }
+            tables.push(Arc::new(table));
+        }
+        Ok(tables)
     }
 
     /// Takes the file of a live SSTable, and its size, out of those found.
@@ -524,6 +612,12 @@ impl ColumnFamily {
             discard(fs, &path);
             log::info!("Deleted {}", path.display());
         }
+        let parts = [OriginalPart::Data, OriginalPart::Index, OriginalPart::Filter];
+        for data in found.originals.into_values().flatten() {
+            let paths = parts.map(|part| files::sibling(&data, part));
+            paths.iter().filter(|path| fs.exists(path)).for_each(|path| discard(fs, path));
+            log::info!("Deleted {}", data.display());
+        }
     }
 }
 
@@ -572,7 +666,14 @@ pub(in crate::storage) fn find(
                 FileName::UnfinishedManifest(name) if name == family => {
                     found.unfinished_manifests.push(path);
                 }
-                _ => {}
+                _ => {
+                    if let Some((name, generation, OriginalPart::Data)) =
+                        OriginalPart::parse(&entry.name)
+                        && name == family
+                    {
+                        found.originals.entry(generation).or_default().push(path);
+                    }
+                }
             }
         }
     }

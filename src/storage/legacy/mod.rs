@@ -17,14 +17,18 @@ mod disk_key;
 mod reader;
 mod row;
 mod spool;
+mod table;
+pub mod takeover;
 #[cfg(test)]
 mod tests;
 mod writer;
 
 pub use disk_key::can_have_key;
+pub(in crate::storage) use reader::Window;
 pub use reader::{RowPart, TableReader};
 pub use row::{RowBody, RowBuilder};
 pub use spool::Spool;
+pub(in crate::storage) use table::{LegacyTable, Untranslated, is_large};
 pub use writer::{TableOptions, TableWriter, WrittenTable};
 
 use super::error::{FileError, ReadError};

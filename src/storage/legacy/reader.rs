@@ -251,7 +251,7 @@ const READ_BYTES: u64 = 256 << 10;
 
 /// Bytes of a file from some place on: at least the requested ones.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(in crate::storage) struct Window {
     file: Arc<dyn File>,
     path: PathBuf,
     size: u64,
@@ -264,19 +264,25 @@ pub(super) struct Window {
 
 impl Window {
     /// A window at the beginning of a file.
-    pub(super) fn open(fs: &dyn FileSystem, path: &Path) -> Result<Self, ReadError> {
+    pub(in crate::storage) fn open(fs: &dyn FileSystem, path: &Path) -> Result<Self, ReadError> {
         let file = fs.open(path).context("open", path)?;
         let size = file.size().context("look at", path)?;
-        Ok(Self { file, path: path.to_owned(), size, start: 0, bytes: Vec::new(), used: 0 })
+        Ok(Self::of(file, path, size))
+    }
+
+    /// A window at the beginning of an open file.
+    pub(in crate::storage) fn of(file: Arc<dyn File>, path: &Path, size: u64) -> Self {
+        Self { file, path: path.to_owned(), size, start: 0, bytes: Vec::new(), used: 0 }
     }
 
     /// Another window on the same file, at this place.
     pub(super) fn again(&self, position: u64) -> Self {
-        let (file, path) = (Arc::clone(&self.file), self.path.clone());
-        Self { file, path, size: self.size, start: position, bytes: Vec::new(), used: 0 }
+        let mut window = Self::of(Arc::clone(&self.file), &self.path, self.size);
+        window.start = position;
+        window
     }
 
-    /// Path of the file.
+    /// The file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

@@ -1,5 +1,7 @@
 //! Tables that 0.6.13 wrote, and laws for all others.
 
+mod in_place;
+
 use super::*;
 use crate::base::fs::FileSystem;
 use crate::kit::disk::{Fault, Operation, SimFileSystem};

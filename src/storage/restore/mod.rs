@@ -25,7 +25,7 @@ use super::database::{
 use super::error::{FileContext, FileError, ReadError};
 use super::family::OpenError;
 use super::files::{ARCHIVE_FILE, RESTORING_FILE};
-use super::foreign;
+use super::legacy::takeover;
 use super::options::{FamilyOptions, Options};
 use super::snapshot::SnapshotName;
 use super::system::log_guard::LostLog;
@@ -208,9 +208,11 @@ struct Archive {
 impl Archive {
     fn find(setup: &Setup, request: &Request) -> Result<Self, RestoreError> {
         let (fs, data) = (&*setup.components.fs, &setup.options.data_directories);
+        let log = &setup.options.commit_log_directory;
+        takeover::check_taken_over(fs, data, log).map_err(StorageError::from)?;
         let mut found = Self { own: None, asked: None };
         if let Some(path) = &request.archive {
-            foreign::check_archive(fs, path).map_err(StorageError::from)?;
+            takeover::check_archive(fs, path).map_err(StorageError::from)?;
             if !fs.exists(path) {
                 return Err(RestoreError::NoArchive(path.clone()));
             }
@@ -220,7 +222,6 @@ impl Archive {
             let history = History::present(fs, data, configured)?;
             found.own = history.map(|history| history.folder(configured));
             // The log may continue the folder to replay, and would be left out.
-            let log = &setup.options.commit_log_directory;
             let accepts_loss = setup.options.accept_commitlog_loss;
             let is_repeated = RestoreMark::read(fs, data)?.is_some();
             if let (Some(asked), None) = (&found.asked, &found.own)

@@ -11,8 +11,8 @@ use crate::storage::database::{
     open_family,
 };
 use crate::storage::error::FileContext;
-use crate::storage::family::ColumnFamily;
-use crate::storage::files::{self, BEFORE_RESTORE, FileName};
+use crate::storage::family::{ColumnFamily, Originals};
+use crate::storage::files::{self, BEFORE_RESTORE, FileName, OriginalPart};
 use crate::storage::manifest::Manifest;
 use crate::storage::options::Options;
 use crate::storage::snapshot::{self, Captured, Snapshot};
@@ -151,7 +151,8 @@ impl Plan {
         replay: Option<&mut ArchiveReplay>,
     ) -> Result<(), RestoreError> {
         let Setup { components, options, partitioner, schema, .. } = setup;
-        let environment = new_environment(components, options, *partitioner, self.node.clone());
+        let node = (self.node.clone(), Originals::Refuse);
+        let environment = new_environment(components, options, *partitioner, node);
         let open = |FamilyPlan { id, schema, .. }: &FamilyPlan| {
             open_family(&environment, options, *id, schema, setup.family_options(*id))
         };
@@ -225,8 +226,9 @@ fn plan_keyspace(
     unconfigured: &mut Vec<String>,
 ) -> Result<(), RestoreError> {
     let generations = newest_generations(setup, &snapshot.keyspace)?;
+    let node = (NodeId::any(), Originals::Refuse);
     let quiet = Components { events: Events::ignored(), ..setup.components.clone() };
-    let environment = new_environment(&quiet, &setup.options, setup.partitioner, NodeId::any());
+    let environment = new_environment(&quiet, &setup.options, setup.partitioner, node);
     let folders = snapshot.folders.clone();
     let is_meant = |family: &ColumnFamilySchema| family.keyspace == snapshot.keyspace;
     let first_family = families.len();
@@ -242,7 +244,7 @@ fn plan_keyspace(
         // snapshots stay those of other files.
         let newest = generations.get(&schema.name);
         manifest.obsolete.extend(newest.filter(|it| !manifest.sstables.contains_key(it)));
-        let tables = tables.iter().map(|table| table.path().to_owned()).collect();
+        let tables = tables.iter().flat_map(|table| table.files()).collect();
         let schema = Arc::clone(schema);
         families.push(FamilyPlan { id, schema, manifest, manifest_folder, tables });
     }
@@ -295,12 +297,16 @@ fn newest_generations(
         }
         for folder in folders {
             for entry in fs.list(&folder).context("list", &folder)? {
-                if let FileName::SsTable(family, generation)
-                | FileName::UnfinishedSsTable(family, generation) = FileName::parse(&entry.name)
-                {
-                    let known = newest.entry(family).or_insert(generation);
-                    *known = generation.max(*known);
-                }
+                let (family, generation) = match FileName::parse(&entry.name) {
+                    FileName::SsTable(family, generation)
+                    | FileName::UnfinishedSsTable(family, generation) => (family, generation),
+                    _ => match OriginalPart::parse(&entry.name) {
+                        Some((family, generation, _)) => (family.to_owned(), generation),
+                        None => continue,
+                    },
+                };
+                let known = newest.entry(family).or_insert(generation);
+                *known = generation.max(*known);
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::SnapshotName;
 use crate::base::fs::FileSystem;
 use crate::storage::error::{FileContext, FileError};
-use crate::storage::files::{self, FileName, TEMPORARY_SUFFIX};
+use crate::storage::files::{self, FileName, OriginalPart, TEMPORARY_SUFFIX};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -46,8 +46,9 @@ pub fn list(
             for entry in fs.list(path).context("list", path)? {
                 total_bytes += entry.size;
                 let live = keyspace_folder(path).join(&entry.name);
-                let is_live = matches!(FileName::parse(&entry.name), FileName::SsTable(..))
-                    && fs.try_exists(&live).context("look for", &live)?;
+                let is_table = matches!(FileName::parse(&entry.name), FileName::SsTable(..))
+                    || OriginalPart::parse(&entry.name).is_some();
+                let is_live = is_table && fs.try_exists(&live).context("look for", &live)?;
                 exclusive_bytes += if is_live { 0 } else { entry.size };
             }
         }

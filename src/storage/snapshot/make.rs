@@ -74,8 +74,12 @@ fn fill(
             let folder = table.path().parent().unwrap_or(manifest_folder);
             let unfinished = files::unfinished_snapshot(folder, name);
             // Its last step, the name, may have failed; the snapshot has it whole.
-            let link = files::sstable(&unfinished, family, table.generation());
-            fs.hard_link(table.path(), &link).context("link", &link)?;
+            let own = files::sstable(&unfinished, family, table.generation());
+            for path in table.files() {
+                let name = path.file_name().unwrap_or_default();
+                let link = if table.is_legacy() { unfinished.join(name) } else { own.clone() };
+                fs.hard_link(&path, &link).context("link", &link)?;
+            }
         }
         let unfinished = files::unfinished_snapshot(manifest_folder, name);
         manifest.of_snapshot().store(fs, &files::manifest(&unfinished, family))?;

@@ -261,6 +261,17 @@ impl BlockBuilder {
         &self.payload
     }
 
+    /// The block that was collected; `None` if it is larger than one may be.
+    pub fn build(mut self) -> Option<Block> {
+        let is_tagged = !self.tags.is_empty();
+        if self.size() > MAX_RAW_LENGTH as usize {
+            return None;
+        }
+        self.finish();
+        let length = self.payload.len();
+        Block::with_directory(self.payload.into(), length, is_tagged)
+    }
+
     /// Removes all entries.
     pub fn clear(&mut self) {
         self.payload.clear();

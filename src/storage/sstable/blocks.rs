@@ -5,6 +5,7 @@ use super::reader::SsTable;
 use crate::base::lock::{Mutex, rank};
 use crate::storage::caches::KeyCache;
 use crate::storage::error::{Corrupt, FileContext, ReadError};
+use crate::storage::legacy::{Untranslated, is_large};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Sources from which a reader may take blocks.
@@ -20,7 +21,7 @@ pub enum Access {
 }
 
 /// Bytes that a reader of a whole file reads at a time.
-const READ_AHEAD: u64 = 128 << 10;
+const READ_AHEAD: u64 = 256 << 10;
 
 /// Blocks of a file that one reader takes from the page cache before it would block: enough for a
 /// row. Each costs 10 to 20 microseconds of the thread of a connection, mostly for decompression.
@@ -28,6 +29,12 @@ const READY_BLOCKS: usize = 4;
 
 /// Bytes on disk of the largest block that is taken so: one huge value makes a block of its own.
 const READY_BYTES: u32 = 64 << 10;
+
+/// The same in a file of the original, whose blocks are not compressed.
+const READY_LEGACY_BYTES: u32 = 80 << 10;
+
+/// Bytes of the front of a large row that are read at first: its key, filter and column index.
+const HEAD_BYTES: usize = 64 << 10;
 
 /// A stretch of a file.
 #[derive(Debug, Default)]
@@ -122,7 +129,10 @@ impl<'a> Blocks<'a> {
 
     fn fetch(&self, handle: BlockHandle, kind: BlockKind) -> Result<Block, ReadError> {
         let table = self.table;
-        if let Some(passed) = self.passed {
+        let is_head = table.is_legacy() && kind == BlockKind::RowIndex && is_large(handle);
+        if let Some(passed) = self.passed
+            && !is_head
+        {
             passed.fetch_add(u64::from(handle.length), Ordering::Relaxed);
         }
         if let Some(block) = table.cache.get(table.cache_id, handle.offset) {
@@ -132,34 +142,77 @@ impl<'a> Blocks<'a> {
         if handle.offset.saturating_add(u64::from(handle.length)) > table.size {
             return Err(table.malformed(handle));
         }
+        if is_head {
+            let block = self.head_of_row(handle)?;
+            table.cache.insert(table.cache_id, handle.offset, block.clone());
+            return Ok(block);
+        }
         if self.access == Access::Bypass {
             let mut ahead = self.ahead.lock();
-            return match ahead.bytes(table, handle) {
-                Some(sealed) => block::open(sealed, handle.offset, kind)
-                    .map_err(|reason| Corrupt::new(&table.path, handle.offset, reason).into()),
-                None => block::read(&*table.file, &table.path, handle, kind),
-            };
+            if let Some(bytes) = ahead.bytes(table, handle) {
+                return self.open(handle, kind, bytes);
+            }
+            drop(ahead);
+            let mut bytes = vec![0; handle.length as usize];
+            table.file.read_exact_at(&mut bytes, handle.offset).context("read", &table.path)?;
+            return self.open(handle, kind, &bytes);
         }
         // A thread that serves other connections too must not decompress much.
         let is_bounded = self.access == Access::CachedOnly;
+        let most = if table.is_legacy() { READY_LEGACY_BYTES } else { READY_BYTES };
         if is_bounded
-            && (handle.length > READY_BYTES
-                || self.ready.fetch_add(1, Ordering::Relaxed) >= READY_BLOCKS)
+            && (handle.length > most || self.ready.fetch_add(1, Ordering::Relaxed) >= READY_BLOCKS)
         {
             return Err(ReadError::WouldBlock);
         }
-        let mut sealed = vec![0; handle.length as usize];
+        let mut bytes = vec![0; handle.length as usize];
         if is_bounded {
-            if !table.file.read_if_ready(&mut sealed, handle.offset) {
+            if !table.file.read_if_ready(&mut bytes, handle.offset) {
                 return Err(ReadError::WouldBlock);
             }
         } else {
-            table.file.read_exact_at(&mut sealed, handle.offset).context("read", &table.path)?;
+            table.file.read_exact_at(&mut bytes, handle.offset).context("read", &table.path)?;
         }
-        let buffer = |bytes| table.cache.buffers().take(bytes);
-        let block = block::open_into(&sealed, handle.offset, kind, buffer)
-            .map_err(|reason| Corrupt::new(&table.path, handle.offset, reason))?;
+        let block = self.open(handle, kind, &bytes)?;
         table.cache.insert(table.cache_id, handle.offset, block.clone());
         Ok(block)
+    }
+
+    /// The block that these bytes of the file are.
+    fn open(&self, handle: BlockHandle, kind: BlockKind, bytes: &[u8]) -> Result<Block, ReadError> {
+        let table = self.table;
+        if let Some(legacy) = &table.legacy {
+            return match legacy.block(handle, kind, bytes) {
+                Ok(block) => Ok(block),
+                Err(Untranslated::Corrupt(corrupt)) => Err(corrupt.into()),
+                Err(Untranslated::Needs(_)) => Err(table.malformed(handle)),
+            };
+        }
+        let is_kept = self.access != Access::Bypass;
+        let buffer = |bytes| if is_kept { table.cache.buffers().take(bytes) } else { None };
+        let block = block::open_into(bytes, handle.offset, kind, buffer);
+        block.map_err(|reason| Corrupt::new(&table.path, handle.offset, reason).into())
+    }
+
+    /// The entry of a large row of a file of the original, from the front of the row.
+    fn head_of_row(&self, row: BlockHandle) -> Result<Block, ReadError> {
+        let Some(legacy) = &self.table.legacy else { return Err(self.table.malformed(row)) };
+        if self.access == Access::CachedOnly {
+            return Err(ReadError::WouldBlock);
+        }
+        let mut bytes = Vec::new();
+        let mut wanted = HEAD_BYTES.min(row.length as usize);
+        loop {
+            let had = bytes.len();
+            bytes.resize(wanted, 0);
+            let read = self.table.file.read_exact_at(&mut bytes[had..], row.offset + had as u64);
+            read.context("read", &self.table.path)?;
+            match legacy.block(row, BlockKind::RowIndex, &bytes) {
+                Ok(block) => return Ok(block),
+                Err(Untranslated::Needs(more)) if more > wanted => wanted = more,
+                Err(Untranslated::Needs(_)) => return Err(self.table.malformed(row)),
+                Err(Untranslated::Corrupt(corrupt)) => return Err(corrupt.into()),
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::block::{Block, BlockHandle, BlockKind};
 use super::blocks::Blocks;
-use super::entry::{BlockCells, Extent, Extents, RowEntry};
+use super::entry::{BlockCells, Extent, Extents, RowEntry, WHOLE_BLOCK};
 use super::reader::SsTable;
 use crate::base::bytes::Malformed;
 use crate::model::cell::Cell;
@@ -216,8 +216,10 @@ impl<'a> ExtentCursor<'a> {
         reversed: bool,
         blocks: &'a Blocks<'a>,
     ) -> Self {
-        // The row index has the last place: a slice after it does not touch the file.
-        let nothing = !range.from.is_before(family, cells.last_place(index.bytes()));
+        // The row index has the last place: a slice after it does not touch the file. That of the
+        // original has only the super column of it.
+        let knows_last = !(family.is_super() && blocks.table().is_legacy());
+        let nothing = knows_last && !range.from.is_before(family, cells.last_place(index.bytes()));
         let state = if nothing { State::Ended } else { State::Unopened };
         let table = blocks.table();
         Self { table, family, cells, index, range, reversed, blocks, state }
@@ -368,8 +370,11 @@ impl<'a> ExtentCursor<'a> {
             (None, _) => return Ok(State::Ended),
         };
         let block = self.blocks.block(extent.block, BlockKind::Data)?;
-        let (mut first, mut end) =
-            (extent.first_entry as usize, extent.first_entry as usize + extent.entries as usize);
+        let mut first = extent.first_entry as usize;
+        let mut end = match extent.entries {
+            WHOLE_BLOCK => block.len(),
+            entries => first + entries as usize,
+        };
         if end > block.len() {
             return Err(self.table.malformed(extent.block));
         }

@@ -46,6 +46,12 @@ const IS_DELETED: u8 = 1;
 const HAS_COLUMN_INDEX: u8 = 2;
 const IS_INLINE: u8 = 4;
 
+/// Rows with more extents than this get a column index of their own.
+pub(in crate::storage) const MAX_INLINE_EXTENTS: usize = 4;
+
+/// Number of entries of an extent that is all of its block. No file of ours has it.
+pub(in crate::storage) const WHOLE_BLOCK: u32 = u32::MAX;
+
 /// Entry of a row in the row index.
 #[derive(Debug, Clone)]
 pub struct RowEntry {
@@ -150,7 +156,7 @@ impl Extent {
 
 /// An extent that is about to be written.
 #[derive(Debug, Clone)]
-pub(super) struct ExtentDraft {
+pub(in crate::storage) struct ExtentDraft {
     pub block: BlockHandle,
     pub first_entry: u32,
     pub entries: u32,
@@ -159,7 +165,7 @@ pub(super) struct ExtentDraft {
 }
 
 impl ExtentDraft {
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+    pub(in crate::storage) fn encode(&self, out: &mut Vec<u8>) {
         out.put_varint(self.block.offset);
         out.put_varint(u64::from(self.block.length));
         out.put_varint(u64::from(self.first_entry));
@@ -171,7 +177,7 @@ impl ExtentDraft {
 
 /// A row's entry that is about to be written.
 #[derive(Debug)]
-pub(super) struct RowEntryDraft<'a> {
+pub(in crate::storage) struct RowEntryDraft<'a> {
     pub key: &'a DecoratedKey,
     pub deletion: Deletion,
     pub cells: u64,
@@ -180,7 +186,7 @@ pub(super) struct RowEntryDraft<'a> {
 
 /// Place of the cells of a row that is about to be written.
 #[derive(Debug)]
-pub(super) enum PlaceDraft<'a> {
+pub(in crate::storage) enum PlaceDraft<'a> {
     /// The entry has them, in their stored form.
     Inline(&'a [u8]),
     /// In data blocks: in these extents, or in those of a column index.
@@ -193,7 +199,7 @@ pub(super) enum PlaceDraft<'a> {
 }
 
 impl RowEntryDraft<'_> {
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+    pub(in crate::storage) fn encode(&self, out: &mut Vec<u8>) {
         out.put_prefixed(self.key.key().as_bytes());
         self.key.encode_token(out);
         let flags = match self.place {

@@ -32,7 +32,8 @@ pub struct WrittenFile {
 impl WrittenFile {
     /// Tells it from other files of its name.
     pub fn identity(&self) -> TableIdentity {
-        TableIdentity { bytes: self.bytes, properties_crc: self.properties.crc() }
+        let (bytes, properties_crc) = (self.bytes, self.properties.crc());
+        TableIdentity { bytes, properties_crc, is_legacy: false }
     }
 
     /// The number of the SSTable, which its temporary name must have.

@@ -9,9 +9,12 @@ use super::scan::{decode_footer, header_fault};
 use super::{FOOTER_LENGTH, HEADER_LENGTH};
 use crate::base::bytes::{ByteReader, Malformed};
 use crate::base::fs::{File, FileSystem};
+use crate::model::schema::ColumnFamilySchema;
 use crate::ring::{DecoratedKey, Partitioner, Token};
 use crate::storage::caches::BlockCache;
 use crate::storage::error::{Corrupt, FileContext, FileError, ReadError};
+use crate::storage::files::{self, OriginalPart};
+use crate::storage::legacy::{LegacyTable, Window};
 use crate::storage::manifest::TableIdentity;
 use std::cmp::Ordering;
 use std::ops::{Bound, RangeInclusive};
@@ -41,9 +44,21 @@ pub struct SsTable {
     pinned_bytes: AtomicU64,
     pub(super) cache: Arc<BlockCache>,
     pub(super) cache_id: u64,
+    /// Reads the blocks of a file of the original; `None` for one of ours.
+    pub(super) legacy: Option<LegacyTable>,
     obsolete: AtomicBool,
     /// A compaction could not read it.
     damaged: AtomicBool,
+}
+
+/// Parts of a file that stay in memory.
+struct Parts {
+    summary: Vec<(SummaryHead, DecoratedKey)>,
+    filter: Filter,
+    properties: Properties,
+    properties_crc: u32,
+    last: Option<DecoratedKey>,
+    legacy: Option<LegacyTable>,
 }
 
 /// The first row of a row index block.
@@ -85,35 +100,106 @@ impl SsTable {
         let bits = Filter::decode(bits.bytes())
             .map_err(|_| corrupt(filter, "the filter cannot be read"))?;
         let entries = raw(summary, BlockKind::Summary)?;
-        let entries = read_summary(partitioner, entries.bytes())
+        let entries = entry::decode_summary(partitioner, entries.bytes())
             .map_err(|_| corrupt(summary, "the summary cannot be read"))?;
         let last = decode_last(partitioner, &stored)
             .map_err(|_| corrupt(properties, "the last row key cannot be read"))?;
-        Ok(Self {
+        let parts = Parts {
+            summary: entries,
+            filter: bits,
+            properties: stored,
+            properties_crc,
+            last,
+            legacy: None,
+        };
+        Ok(Self::of_parts(fs, (path, generation), (file, size), partitioner, cache, parts))
+    }
+
+    /// Opens an SSTable of 0.4 to 0.6 by its data file, which was written for this column family.
+    /// The file itself does not tell.
+    pub fn open_legacy(
+        fs: &Arc<dyn FileSystem>,
+        path: &Path,
+        generation: u64,
+        partitioner: Partitioner,
+        cache: &Arc<BlockCache>,
+        (family, index_interval): (&Arc<ColumnFamilySchema>, usize),
+    ) -> Result<Self, ReadError> {
+        let file = fs.open(path).context("open", path)?;
+        let size = file.size().context("open", path)?;
+        let data = Window::of(Arc::clone(&file), path, size);
+        let index = Window::open(&**fs, &files::sibling(path, OriginalPart::Index));
+        let survey = LegacyTable::survey(data, index, family, partitioner, index_interval as u64)?;
+        let parts = Parts {
+            summary: survey.summary,
+            filter: survey.filter,
+            properties: survey.properties,
+            properties_crc: survey.index_crc,
+            last: survey.last,
+            legacy: Some(survey.table),
+        };
+        Ok(Self::of_parts(fs, (path, generation), (file, size), partitioner, cache, parts))
+    }
+
+    fn of_parts(
+        fs: &Arc<dyn FileSystem>,
+        (path, generation): (&Path, u64),
+        (file, size): (Arc<dyn File>, u64),
+        partitioner: Partitioner,
+        cache: &Arc<BlockCache>,
+        parts: Parts,
+    ) -> Self {
+        let Parts { summary, filter, properties, properties_crc, last, legacy } = parts;
+        let unpinned = |(head, first)| SummaryEntry { head, first, pinned: OnceLock::new() };
+        let summary: Vec<_> = summary.into_iter().map(unpinned).collect();
+        Self {
             file,
             fs: Arc::clone(fs),
             path: path.to_owned(),
             generation,
             size,
             partitioner,
-            properties: stored,
+            properties,
             properties_crc,
-            filter: bits,
-            prefixes: prefixes(&entries),
-            prefix_range: prefix_range(&entries, last.as_ref()),
+            filter,
+            prefixes: prefixes(&summary),
+            prefix_range: prefix_range(&summary, last.as_ref()),
             last,
             pinned_bytes: AtomicU64::new(0),
-            summary: entries,
+            summary,
             cache: Arc::clone(cache),
             cache_id: cache.register_file(),
+            legacy,
             obsolete: AtomicBool::new(false),
             damaged: AtomicBool::new(false),
-        })
+        }
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Its files: that of the rows first, and for one of the original those of index and filter, as
+    /// far as they are there.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let mut files = vec![self.path.clone()];
+        if self.is_legacy() {
+            let others = [OriginalPart::Index, OriginalPart::Filter];
+            let others = others.map(|part| files::sibling(&self.path, part));
+            files.extend(others.into_iter().filter(|path| self.fs.exists(path)));
+        }
+        files
+    }
+
+    /// Whether it is a file of the original.
+    pub fn is_legacy(&self) -> bool {
+        self.legacy.is_some()
+    }
+
+    /// Whether it may hold deletions. A file of the original does not tell.
+    pub fn may_have_deletions(&self) -> bool {
+        self.is_legacy() || self.properties.tombstones > 0
     }
 
     /// Its number; a greater one was created later.
@@ -133,7 +219,8 @@ impl SsTable {
 
     /// Returns what distinguishes it from other files of its name.
     pub fn identity(&self) -> TableIdentity {
-        TableIdentity { bytes: self.size, properties_crc: self.properties_crc }
+        let (bytes, properties_crc) = (self.size, self.properties_crc);
+        TableIdentity { bytes, properties_crc, is_legacy: self.is_legacy() }
     }
 
     /// Number of its rows, for sizing what is made from it. Each takes more than a byte, whatever
@@ -366,9 +453,11 @@ impl Drop for SsTable {
         }
         self.cache.forget_file(self.cache_id);
         self.cache.unpin(self.pinned_bytes.load(AtomicOrdering::Relaxed));
-        if let Err(error) = self.fs.remove_file(&self.path) {
-            // The manifest still names it as obsolete; the next start tries again.
-            log::warn!("cannot remove the obsolete SSTable {}: {error}", self.path.display());
+        for path in self.files() {
+            if let Err(error) = self.fs.remove_file(&path) {
+                // The manifest still names it as obsolete; the next start tries again.
+                log::warn!("cannot remove the obsolete SSTable {}: {error}", path.display());
+            }
         }
     }
 }
@@ -420,12 +509,6 @@ fn read_footer(file: &dyn File, path: &Path, size: u64) -> Result<[BlockHandle; 
     file.read_exact_at(&mut footer, start).context("read", path)?;
     let handles = decode_footer(&footer, start);
     handles.ok_or_else(|| corrupt(start, "the end is missing or damaged: it may be truncated"))
-}
-
-fn read_summary(partitioner: Partitioner, bytes: &[u8]) -> Result<Vec<SummaryEntry>, Malformed> {
-    let listed = entry::decode_summary(partitioner, bytes)?.into_iter();
-    let unpinned = |(head, first)| SummaryEntry { head, first, pinned: OnceLock::new() };
-    Ok(listed.map(unpinned).collect())
 }
 
 /// A walk over the row index.

@@ -2,8 +2,9 @@
 //! that depends neither on the number of rows nor on the size of a row.
 
 use super::block::{BlockBuilder, BlockHandle, BlockKind, Compression, Sealer};
-use super::entry::SummaryHead;
-use super::entry::{ExtentDraft, IndexRoot, PlaceDraft, RowEntryDraft};
+use super::entry::{
+    ExtentDraft, IndexRoot, MAX_INLINE_EXTENTS, PlaceDraft, RowEntryDraft, SummaryHead,
+};
 use super::filter::{self, Filter};
 use super::outputs::WrittenFile;
 use super::properties::Properties;
@@ -21,9 +22,6 @@ use std::sync::Arc;
 
 /// Bytes that are gathered before they are written to the file.
 const WRITE_BUFFER: usize = 1 << 20;
-
-/// Rows with more extents than this get a column index of their own.
-const MAX_INLINE_EXTENTS: usize = 4;
 
 /// Bytes of the part of a row in a data block besides its key, about.
 const PART_OVERHEAD: usize = 4;

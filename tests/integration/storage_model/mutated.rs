@@ -124,7 +124,7 @@ fn name_in_manifest(rig: &Rig, path: &Path) {
     let Some(properties_crc) = frame.properties_crc(&*file) else { return };
     let at = files::manifest(path.parent().unwrap(), &family);
     let mut manifest = Manifest::load(&rig.disk, &at).unwrap().unwrap();
-    let identity = TableIdentity { bytes: file.size().unwrap(), properties_crc };
+    let identity = TableIdentity { bytes: file.size().unwrap(), properties_crc, is_legacy: false };
     manifest.sstables.insert(generation, identity);
     manifest.store(&rig.disk, &at).unwrap();
 }

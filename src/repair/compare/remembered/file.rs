@@ -30,10 +30,14 @@ const MAGIC: &[u8] = b"alexandra hashes 3\n";
 /// Longest file that is read: all kept leaves, and the heads.
 pub(crate) const MAX_BYTES: u64 = (MOST_KEPT as u64) * 64;
 
+/// Bit beside the checksum of an SSTable of the original.
+const IS_LEGACY: u64 = 1 << 32;
+
 impl Body for Entry {
     fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
         let table = |(generation, it): (&u64, &TableIdentity)| {
-            (*generation, (it.bytes, u64::from(it.properties_crc)))
+            let crc = u64::from(it.properties_crc);
+            (*generation, (it.bytes, if it.is_legacy { crc | IS_LEGACY } else { crc }))
         };
         let leaf =
             |Leaf { hash, span, .. }: &Leaf| (*hash, (span.latest_dropped, span.earliest_kept));
@@ -46,7 +50,8 @@ impl Body for Entry {
     fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
         let malformed = BodyError::Malformed(reader.position());
         let table = |(generation, (bytes, crc)): (u64, (u64, u64))| {
-            (generation, TableIdentity { bytes, properties_crc: crc as u32 })
+            let is_legacy = crc & IS_LEGACY != 0;
+            (generation, TableIdentity { bytes, properties_crc: crc as u32, is_legacy })
         };
         let span = |(latest_dropped, earliest_kept)| GcSpan { latest_dropped, earliest_kept };
         let (family, tables) = <(_, Vec<_>)>::read(reader, context)?;

@@ -33,7 +33,8 @@ fn leaves(Division { ranges, shape }: &Division) -> Leaves {
 }
 
 fn tables(generations: &[u64]) -> BTreeMap<u64, TableIdentity> {
-    let identity = |it: u64| TableIdentity { bytes: it * 100, properties_crc: it as u32 };
+    let identity =
+        |it: u64| TableIdentity { bytes: it * 100, properties_crc: it as u32, is_legacy: it == 2 };
     generations.iter().map(|it| (*it, identity(*it))).collect()
 }
 
@@ -93,7 +94,7 @@ fn sstables_that_were_added_are_told_and_those_that_are_gone_end_it() {
     assert_eq!((known.leaves, known.added), (filled(), BTreeSet::from([3, 5])));
     assert_eq!(find(&[1, 3], &[], &same), None);
     let mut other = tables(&[1, 2]);
-    other.insert(2, TableIdentity { bytes: 200, properties_crc: 9 });
+    other.insert(2, TableIdentity { bytes: 200, properties_crc: 9, is_legacy: false });
     let tables = Tables { now: &other, merges: &[] };
     let found = remembered().find(FAMILY, tables, &same, &leaves(&same));
     assert_eq!(found, None, "another one of the same generation");
