@@ -12,7 +12,9 @@ mod restore;
 mod serve;
 mod snapshot;
 mod sstable;
+mod start_script;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -67,8 +69,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Some(tool) = name.and_then(sstable::OldTool::of_name) {
         return tool.run(arguments);
     }
+    let mut script = None;
     match name.and_then(OsStr::to_str) {
-        Some("cassandra") => arguments.insert(1, "serve".into()),
+        Some("cassandra") => {
+            script = Some(arguments.clone());
+            arguments.insert(1, "serve".into());
+        }
         Some("nodetool" | "nodeprobe") => arguments = nodetool::of_old(arguments),
         _ => {}
     }
@@ -77,13 +83,21 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let parsed = match Arguments::try_parse_from(arguments) {
         Ok(parsed) => parsed,
         Err(error) => {
+            let is_help = error.kind() == ErrorKind::DisplayHelp;
+            if let Some(script) = script.filter(|it| is_help && !it.contains(&"--help".into())) {
+                start_script::print_usage(&script[0]);
+                return output::finish_telling(ExitCode::SUCCESS, usage);
+            }
             // Help and version are no errors; a failure of printing has no place to be reported.
             let _ = error.print();
             return if error.use_stderr() { ExitCode::from(usage) } else { ExitCode::SUCCESS };
         }
     };
     let done = match parsed.command {
-        Command::Serve(arguments) => Ok(serve::run(&arguments)),
+        Command::Serve(arguments) => match script {
+            Some(script) => start_script::run(arguments, &script),
+            None => Ok(serve::run_here(&arguments)),
+        },
         Command::DevCluster(arguments) => dev_cluster::run(&arguments),
         Command::Nodetool(arguments) => nodetool::run(&arguments),
         Command::CheckConfig(arguments) => Ok(check_config::run(&arguments)),

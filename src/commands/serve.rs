@@ -9,28 +9,38 @@ use crate::config::{ConfigErrors, Loaded, Loader, Note, NoteLevel, Properties, S
 use crate::model::comparator::ComparatorRegistry;
 use crate::node::{Node, NodeError, NodeOptions};
 use std::fmt::Display;
-use std::io;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// Exit code for whatever the configuration is not to blame for.
-const START_FAILED: u8 = 3;
+pub(super) const START_FAILED: u8 = 3;
 
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(super) struct Arguments {
     /// A storage-conf.xml, or the directory that holds it; without it the built-in configuration
     #[arg(long, value_name = "FILE_OR_DIR")]
-    config: Option<PathBuf>,
+    pub(super) config: Option<PathBuf>,
 
     /// A system property as of old, such as -Dstorage-config=DIR or -Dpasswd.properties=FILE
     #[arg(short = 'D', value_name = "NAME=VALUE")]
-    properties: Vec<String>,
+    pub(super) properties: Vec<String>,
 
-    /// Stays in the foreground; it always does
+    /// Stays in the foreground, as it always does unless the program is called `cassandra`
     #[arg(short = 'f')]
-    _foreground: bool,
+    pub(super) foreground: bool,
+
+    /// Joins the ring as with AutoBootstrap, as the start script of 0.4 has it
+    #[arg(short = 'b', hide = true)]
+    bootstrap: bool,
+
+    /// Is started to leave its terminal
+    #[arg(long, hide = true)]
+    pub(super) detached: bool,
 
     /// Writes the process id to this file and removes it at the end
     #[arg(short = 'p', value_name = "PIDFILE")]
@@ -45,13 +55,19 @@ pub(super) struct Arguments {
     until_input_ends: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
+/// Serves until the end, with the log on standard error.
+pub(super) fn run_here(arguments: &Arguments) -> ExitCode {
     start_logging("info");
+    run(arguments, || {})
+}
+
+/// Serves until the end, and calls the function when the node accepts calls. Logging has begun.
+pub(super) fn run(arguments: &Arguments, when_ready: impl FnOnce()) -> ExitCode {
     let properties = Properties::parse(&arguments.properties);
     for unknown in properties.unknown() {
         log::warn!("the system property {unknown} has no meaning here");
     }
-    let loaded = match load(arguments, &properties) {
+    let mut loaded = match load(arguments, &properties) {
         Ok(loaded) => loaded,
         Err(errors) => {
             log_notes(&errors.notes);
@@ -65,13 +81,13 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     if let Some(files) = machine::raise_file_limit() {
         check_file_limit(files, loaded.settings.thrift.max_connections.into());
     }
-    let pid_file = arguments.pid_file.clone().or_else(|| properties.pid_file());
+    loaded.settings.auto_bootstrap |= arguments.bootstrap || properties.bootstrap();
     let options = NodeOptions {
         accept_commitlog_loss: arguments.accept_commitlog_loss,
         properties,
         seed: fastrand::u64(..),
     };
-    let served = serve(loaded.settings, &options, pid_file, arguments.until_input_ends);
+    let served = serve(loaded.settings, &options, arguments, when_ready);
     let Err(failure) = served else { return ExitCode::SUCCESS };
     log::error!("{}", failure.text);
     complain!("Exception encountered during startup.");
@@ -127,28 +143,32 @@ fn no_runtime(error: impl Display) -> Failure {
 fn serve(
     settings: Settings,
     options: &NodeOptions,
-    pid_file: Option<PathBuf>,
-    until_input_ends: bool,
+    arguments: &Arguments,
+    when_ready: impl FnOnce(),
 ) -> Result<(), Failure> {
+    let pid_file = arguments.pid_file.clone().or_else(|| options.properties.pid_file());
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_runtime)?;
     let stop = CancellationToken::new();
     runtime.block_on(async {
         // Before anything that takes time, so that an early signal ends the start in order.
-        let signals = stop_on_signals(stop.clone()).map_err(no_runtime)?;
-        if until_input_ends {
+        let signals = stop_on_signals(stop.clone(), arguments.detached).map_err(no_runtime)?;
+        if arguments.until_input_ends {
             stop_with_input(stop.clone());
         }
+        let _pid_file = pid_file.map(PidFile::claim).transpose()?;
         let failed = |error: NodeError| Failure::with(error.exit_code(), error);
         let mut node = assembly::start(settings, options, components()).map_err(failed)?;
-        let _pid_file = pid_file.map(PidFile::write).transpose()?;
         let joined = tokio::select! {
             biased;
             () = stop.cancelled() => None,
             joined = node.join() => Some(joined),
         };
         match joined {
-            Some(Ok(())) => announce(&node),
+            Some(Ok(())) => {
+                announce(&node);
+                when_ready();
+            }
             // It is taken down in order all the same.
             Some(Err(_)) | None => stop.cancel(),
         }
@@ -170,11 +190,16 @@ fn announce(node: &Node) {
     }
 }
 
-fn stop_on_signals(stop: CancellationToken) -> io::Result<tokio::task::JoinHandle<()>> {
+fn stop_on_signals(
+    stop: CancellationToken,
+    detached: bool,
+) -> io::Result<tokio::task::JoinHandle<()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     // Under nohup the server outlives its terminal.
     let hangup = (!ignores_hangup()).then(|| signal(SignalKind::hangup())).transpose()?;
+    // A server without a terminal does, too: the handler stays, and nothing listens to it.
+    let hangup = hangup.filter(|_| !detached);
     Ok(tokio::spawn(async move {
         let name = tokio::select! {
             _ = terminate.recv() => "SIGTERM",
@@ -215,26 +240,48 @@ async fn hung_up(hangup: Option<Signal>) {
     }
 }
 
-/// The file with the process id; removed when the node ends.
+/// Whether a process is a server of the original.
+fn is_original(process: &str) -> bool {
+    let command = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&command).contains("CassandraDaemon")
+}
+
+/// The file with the process id, which is locked until the process ends; removed then.
 #[derive(Debug)]
-struct PidFile(PathBuf);
+struct PidFile {
+    path: PathBuf,
+    _lock: File,
+}
 
 impl PidFile {
-    fn write(file: PathBuf) -> Result<Self, Failure> {
-        let written = std::fs::write(&file, format!("{}\n", std::process::id()));
-        written.map_err(|source| {
-            let file = file.display();
-            let text = format!("cannot write the process id to {file}: {source}");
+    /// Writes the file, unless a running server has it.
+    fn claim(path: PathBuf) -> Result<Self, Failure> {
+        let failed = |error: &dyn Display| {
+            let text = format!("cannot write the process id to {}: {error}", path.display());
             Failure::with(START_FAILED, text)
-        })?;
-        Ok(Self(file))
+        };
+        let open = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+        let mut file = open.map_err(|error| failed(&error))?;
+        let noted = std::fs::read_to_string(&path).unwrap_or_default();
+        let running = noted.trim();
+        // The original locks nothing. Where files cannot be locked ours is not seen either.
+        let is_locked = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+        if is_locked || is_original(running) {
+            return Err(failed(&format_args!(
+                "it is that of a running server, process {running}. Stop that one first, or name \
+                 another file with -p"
+            )));
+        }
+        let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+        written.map_err(|error| failed(&error))?;
+        Ok(Self { path, _lock: file })
     }
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.0) {
-            log::warn!("cannot remove {}: {error}", self.0.display());
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            log::warn!("cannot remove {}: {error}", self.path.display());
         }
     }
 }

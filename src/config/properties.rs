@@ -12,7 +12,7 @@ use std::time::Duration;
 pub const DEFAULT_RACK_FILE: &str = "/etc/cassandra/rack.properties";
 
 /// All names that mean something here.
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 15] = [
     "storage-config",
     "cassandra-foreground",
     "cassandra-pidfile",
@@ -27,6 +27,7 @@ const KNOWN: [&str; 14] = [
     "cassandra.replace_token",
     "cassandra.accept_data_loss",
     "com.sun.management.jmxremote.port",
+    "bootstrap",
 ];
 
 /// The properties of a command line.
@@ -116,6 +117,11 @@ impl Properties {
     /// `cassandra-pidfile`: the file to remove at exit.
     pub fn pid_file(&self) -> Option<PathBuf> {
         self.path("cassandra-pidfile")
+    }
+
+    /// `bootstrap`: whether the node joins the ring as with `AutoBootstrap`. `-b` of 0.4 sets it.
+    pub fn bootstrap(&self) -> bool {
+        self.is_true("bootstrap")
     }
 
     /// `cassandra.dynamic_snitch`: whether snitches are wrapped in the one that looks at latency.

@@ -1,7 +1,7 @@
 //! Whole servers, and the storage core, as their users meet them.
 //!
-//! * One server: `startup`, `generations`, `login`, `comparators`, `isolation`, `hostile`, `crash`,
-//!   `backup`, `format`, `sstable_tools`, `admin`.
+//! * One server: `startup`, `start_script`, `generations`, `login`, `comparators`, `isolation`,
+//!   `hostile`, `crash`, `backup`, `format`, `sstable_tools`, `admin`.
 //! * Rings of servers: `cluster`.
 //! * Old clients and applications: `clients`, `applications`.
 //! * The library: `embedding`, `wire` (the Thrift border without a server behind it), `idl`.
@@ -33,6 +33,7 @@ mod scripts;
 mod server;
 mod simulated_disk;
 mod sstable_tools;
+mod start_script;
 mod startup;
 mod storage_model;
 mod wire;

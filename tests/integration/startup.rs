@@ -5,11 +5,11 @@ use crate::server::calls::{
     self, KEYSPACE, Path as ColumnPath, STANDARD, families_with, plain_families,
 };
 use crate::server::client::Client;
-use crate::server::{Options, Refusal, Server, configure, program, refused, serve};
+use crate::server::{Options, Refusal, Server, configure, is_free, program, refused, serve};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, OpenOptions};
 use std::net::TcpListener;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -200,29 +200,6 @@ fn all_data_directories_get_files_and_all_are_read() {
     assert!(!flushes.contains(&0), "{flushes:?}");
 }
 
-#[test]
-fn the_options_of_the_old_start_script_work_under_its_name() {
-    let directory = tempfile::tempdir().unwrap();
-    let address = configure(directory.path(), &plain_families());
-    let script = directory.path().join("cassandra");
-    symlink(program(), &script).unwrap();
-    let pid_file = directory.path().join("cassandra.pid");
-    let configuration = format!("-Dstorage-config={}", directory.path().display());
-    let pid_property = format!("-Dcassandra-pidfile={}", pid_file.display());
-    let by_option: &[&str] = &["-f", "-p", pid_file.to_str().unwrap(), &configuration];
-    let by_property: &[&str] = &["-D", "cassandra-foreground=yes", &pid_property, &configuration];
-    for arguments in [by_option, by_property] {
-        let mut command = Command::new(&script);
-        command.args(arguments).current_dir(directory.path());
-        let mut server = Server::launch(directory.path(), address, command);
-        let written: i32 = fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
-        assert_eq!(written, server.pid().as_raw_nonzero().get());
-        insert(&server, 1);
-        assert!(server.stop().success());
-        assert!(!pid_file.exists(), "the file goes with the process");
-    }
-}
-
 /// The exit code and standard error of a command whose standard output is this.
 fn run_into(directory: &Path, output: Stdio, arguments: &[&str]) -> (i32, String) {
     let mut command = Command::new(program());
@@ -299,9 +276,10 @@ fn a_server_serves_without_an_output_until_it_is_hung_up() {
         let mut waits = 0..600;
         let pause = || std::thread::sleep(std::time::Duration::from_millis(50));
         let pid_file = directory.path().join("pid");
-        while !pid_file.exists() && waits.next().is_some() {
+        while is_free(address) && waits.next().is_some() {
             pause();
         }
+        assert!(pid_file.exists());
         Client::connect(address)
             .insert("row", ColumnPath::column(STANDARD, b"column"), b"value", 1)
             .unwrap();
