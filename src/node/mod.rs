@@ -183,7 +183,6 @@ impl Node {
         let transport = Arc::new(bind_transport(&settings, &clock, &memory)?);
         let storage = Arc::new(StorageSetup::new(&settings, options)?.open(components)?);
         let (identity, start_mode) = start_mode::begin(&settings, options, &storage, &*clock)?;
-        storage.finish_takeover().map_err(StorageError::from)?;
         let address = local_address(&listeners).map_err(NodeError::Serving)?;
         // Clients are refused until there is something to serve.
         let listeners = start_mode.takes_connections().then_some(listeners);

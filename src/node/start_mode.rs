@@ -6,10 +6,12 @@ use crate::config::{Properties, Settings};
 use crate::repair::{StartMode, StartOptions};
 use crate::ring::Token;
 use crate::storage::Database;
+use crate::storage::database::StorageError;
 use crate::storage::system::local_placement::SavedPlace;
 use crate::storage::system::{self, Identity, IdentityError};
 
-/// Establishes the identity of the node, and the way in which it starts.
+/// Establishes the identity of the node, and the way in which it starts. Directories of the
+/// original are taken over then.
 pub(super) fn begin(
     settings: &Settings,
     options: &NodeOptions,
@@ -28,6 +30,7 @@ pub(super) fn begin(
         SavedPlace::First => identity.former.clone(),
         _ => identity.token.clone(),
     };
+    storage.finish_takeover().map_err(StorageError::from)?;
     let start_mode = StartMode::new(&identity, place, wish);
     if let StartMode::Join { .. } = start_mode
         && !has_begun

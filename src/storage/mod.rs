@@ -12,7 +12,7 @@
 //! - [`mod@log`]: record logs, the form of commit log and hints
 //! - [`archive`]: old segments of the commit log
 //! - [`snapshot`], [`restore`]: the files of one moment, and the way back to them
-//! - [`legacy`]: SSTables of 0.4 to 0.6: reads them where they lie, and writes them for nodes of 0.6
+//! - [`legacy`]: directories of 0.4 to 0.6: reads them where they lie, writes them for nodes of 0.6
 //! - [`system`]: the node's own notes
 //! - [`manifest`]: the live SSTables; a file counts from the moment it is named there
 //! - [`files`]: the only place that builds and parses file names

@@ -5,7 +5,8 @@
 //! * Rings of servers: `cluster`.
 //! * Old clients and applications: `clients`, `applications`.
 //! * The library: `embedding`, `wire` (the Thrift border without a server behind it), `idl`.
-//! * Storage on a simulated disk, beside a model of it: `storage_model`.
+//! * Storage on a simulated disk, beside a model of it: `storage_model`; on directories of the
+//!   original: `takeover`.
 //! * Layers, by golden scripts: `scripts`.
 //! * `server`: starts servers and speaks with them.
 
@@ -36,4 +37,5 @@ mod sstable_tools;
 mod start_script;
 mod startup;
 mod storage_model;
+mod takeover;
 mod wire;

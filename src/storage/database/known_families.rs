@@ -67,13 +67,15 @@ pub(super) fn noted(families: &[Arc<ColumnFamily>]) -> Result<BTreeSet<FamilyId>
 
 /// Fails if the node's own keyspace is lost: a family of users has files that this node has written
 /// and not noted, and nothing says who the node is. Before the first flush of what it keeps about
-/// itself all of it is in the commit log.
+/// itself all of it is in the commit log. That loss may be accepted.
 pub(super) fn check_own(
     families: &[Arc<ColumnFamily>],
     noted: &BTreeSet<FamilyId>,
     replayed: &Replayed,
+    accepts_loss: bool,
 ) -> Result<(), StorageError> {
-    let Some(info) = location_info(families).filter(|info| !has_files(info)) else { return Ok(()) };
+    let info = location_info(families).filter(|info| !has_files(info) && !accepts_loss);
+    let Some(info) = info else { return Ok(()) };
     // A crash may have come between a flush and the note.
     let is_just_flushed = |it: &Arc<ColumnFamily>| {
         replayed.segments.iter().any(|segment| segment.id == it.flushed_position().segment)

@@ -198,12 +198,7 @@ impl Database {
         let newest_snapshot = snapshot::tidy(&*components.fs, &options.data_directories)?;
         let node = NodeId::find(&*components.fs, &options.data_directories, options.seed);
         let node = node.map_err(OpenError::from)?;
-        let Options { data_directories, commit_log_directory, .. } = &options;
-        let (fs, clock) = (&*components.fs, &*components.clock);
-        let takeover = Takeover::begin(fs, clock, data_directories, commit_log_directory)?;
-        let skips_damaged = options.accept_data_loss;
-        let originals =
-            takeover.as_ref().map_or(Originals::Refuse, |_| Originals::Adopt { skips_damaged });
+        let (takeover, originals) = begin_takeover(&components, &options)?;
         let environment = new_environment(&components, &options, partitioner, (node, originals));
         let Components { fs, clock, .. } = components;
         let families = open_families(&environment, &options, &schema, family_options)?;
@@ -213,15 +208,10 @@ impl Database {
         let without_files = known_families::without_files(&families);
         let mut opening =
             Opening { environment: &environment, options: &options, families: &families };
-        if takeover.is_some() {
-            opening.replay_original(&schema)?;
-        }
-        let mut replayed = opening.replay(&records)?;
+        let mut replayed = opening.replay(&records, takeover.is_some())?;
         let accepts_loss = options.accept_data_loss;
         let noted = known_families::noted(&families)?;
-        if !accepts_loss {
-            known_families::check_own(&families, &noted, &replayed)?;
-        }
+        known_families::check_own(&families, &noted, &replayed, accepts_loss)?;
         let lost = known_families::check(&families, &noted, &without_files, accepts_loss)?;
         let newest_segment = newest_segment(&opening, &replayed)?;
         let history = open_archive(&*fs, &*clock, &mut options, newest_segment)?;
@@ -294,6 +284,20 @@ impl Database {
         }
         Ok(())
     }
+}
+
+/// Begins to take over directories of the original, if they are that.
+fn begin_takeover(
+    components: &Components,
+    options: &Options,
+) -> Result<(Option<Takeover>, Originals), StorageError> {
+    let Options { data_directories, commit_log_directory, .. } = options;
+    let (fs, clock) = (&*components.fs, &*components.clock);
+    let takeover = Takeover::begin(fs, clock, data_directories, commit_log_directory)?;
+    let skips_damaged = options.accept_data_loss;
+    let adopts = Originals::Adopt { skips_damaged };
+    let originals = takeover.as_ref().map_or(Originals::Refuse, |_| adopts);
+    Ok((takeover, originals))
 }
 
 /// Memtables with replayed records, right after the replay.

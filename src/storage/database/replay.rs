@@ -141,8 +141,16 @@ impl<'a> Replayer<'a> {
 }
 
 impl Opening<'_> {
-    /// Applies what the commit log holds to the memtables.
-    pub(super) fn replay(&self, records: &Records<'_>) -> Result<Replayed, StorageError> {
+    /// Applies what the commit log holds to the memtables; before that what the one of the original
+    /// holds, whose directories are being taken over.
+    pub(super) fn replay(
+        &self,
+        records: &Records<'_>,
+        takes_over: bool,
+    ) -> Result<Replayed, StorageError> {
+        if takes_over {
+            self.replay_original(records.schema)?;
+        }
         let Self { environment: Environment { fs, .. }, options, families } = *self;
         let is_unexpected = !options.accept_data_loss && !self.is_expected()?;
         let mut sink = Replayer::new(*self, records, false);
@@ -171,7 +179,7 @@ impl Opening<'_> {
     }
 
     /// Applies what the commit log of the original holds to the memtables.
-    pub(super) fn replay_original(&self, schema: &Schema) -> Result<(), StorageError> {
+    fn replay_original(&self, schema: &Schema) -> Result<(), StorageError> {
         let Self { environment: Environment { fs, .. }, options, .. } = *self;
         let directory = &options.commit_log_directory;
         let segments = segments_of_the_original(&**fs, directory).context("list", directory)?;
@@ -179,7 +187,13 @@ impl Opening<'_> {
         let mut mutations = 0;
         for path in &segments {
             log::info!("Replaying {}", path.display());
-            let mut reader = SegmentReader::open(&**fs, path).map_err(unreadable)?;
+            let mut reader = match SegmentReader::open(&**fs, path) {
+                Ok(reader) => reader,
+                Err(error) => {
+                    self.skip_original(error.into())?;
+                    continue;
+                }
+            };
             loop {
                 match reader.next_mutation(schema) {
                     Ok(None) => break,

@@ -1,5 +1,5 @@
-//! SSTables of the original: makes them live when directories are taken over, and opens them at each
-//! start.
+//! SSTables of the original: makes them live when directories are taken over, and opens them at
+//! each start.
 
 use super::{ColumnFamily, Environment, OpenError};
 use crate::storage::error::{FileContext, FileError, ReadError};

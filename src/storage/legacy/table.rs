@@ -1,16 +1,16 @@
 //! Reads the rows of an SSTable of 0.4 to 0.6 where they lie, in the form of our blocks.
 //!
-//! Neighbouring rows of about 32 KB together, or one larger row, make up a *run*. A run stands for a
-//! block of the row index, the blocks of a row's own column index stand for data blocks. When a
-//! reader asks for one its bytes are read, checked, and translated into the block that a file of ours
-//! would have. So all that reads blocks reads these files too, and the block cache keeps the
+//! Neighbouring rows of about 32 KB together, or one larger row, make up a *run*. A run stands for
+//! a block of the row index, the blocks of a row's own column index stand for data blocks. When a
+//! reader asks for one its bytes are read, checked, and translated into the block that a file of
+//! ours would have. So all that reads blocks reads these files too, and the block cache keeps the
 //! translations.
 //!
 //! The files have no checksums. When a run is translated its keys and offsets must be those of the
-//! index, and in their order; rows, columns and blocks must be as long as they claim, columns in the
-//! order of the comparator. The runs are cut when the file is opened, from `Index.db`, or from the
-//! heads of all rows if that is missing or wrong. `Filter.db` is not needed: a filter of ours is made
-//! from the same keys.
+//! index, and in their order; rows, columns and blocks must be as long as they claim, columns in
+//! the order of the comparator. The runs are cut when the file is opened, from `Index.db`, or from
+//! the heads of all rows if that is missing or wrong. `Filter.db` is not needed: a filter of ours
+//! is made from the same keys.
 
 use super::disk_key::parse_disk_key;
 use super::reader::Window;

@@ -1,8 +1,8 @@
 //! Takes over the directories of a server of 0.4 to 0.6.
 //!
-//! 1. [`Takeover::begin`], when the directories are locked: every file of the original gets a second
-//!    name in a snapshot, from which a server of the original can go on as if nothing had been. Then
-//!    goes what a start of the original would have removed, too.
+//! 1. [`Takeover::begin`], when the directories are locked: every file of the original gets a
+//!    second name in a snapshot, from which a server of the original can go on as if nothing had
+//!    been. Then goes what a start of the original would have removed, too.
 //! 2. The column families are opened with their SSTables. What the commit log of the original holds
 //!    goes to memtables.
 //! 3. [`Takeover::finish`], when the node knows who it is and before it takes writes: memtables and
@@ -37,17 +37,17 @@ const GUARD_FILE: &str = "taken-over-by-alexandra.db";
 pub enum TakeoverError {
     /// A server of ours has written to the directories, and the original too.
     #[error(
-        "{path} is an SSTable of Apache Cassandra, in directories that this program has written to. \
-         Move it elsewhere, and load it by `alexandra sstable import`; or name empty directories in \
-         DataFileDirectories",
+        "{path} is an SSTable of Apache Cassandra, in directories that this program has written \
+         to. Move it elsewhere, and load it by `alexandra sstable import`; or name empty \
+         directories in DataFileDirectories",
         path = .0.display()
     )]
     Mixed(PathBuf),
     /// The original has written a commit log after the takeover.
     #[error(
         "{path} is a commit log of Apache Cassandra, in directories that this program has taken \
-         over before: what it holds was written by a server that should not have been started. Move \
-         it away; what it holds of other nodes' data a repair brings back",
+         over before: what it holds was written by a server that should not have been started. \
+         Move it away; what other nodes have of it a repair brings back",
         path = .0.display()
     )]
     LateLog(PathBuf),
@@ -230,8 +230,8 @@ impl Takeover {
         };
         let files: usize = folders.iter().map(|folder| folder.names.len()).sum();
         log::info!(
-            "The directories were written by Apache Cassandra, and are taken over: {files} files in \
-             {} folders, {} segments of the commit log. All of them are kept in snapshot {}",
+            "The directories were written by Apache Cassandra, and are taken over: {files} files \
+             in {} folders, {} segments of the commit log. All are kept in snapshot {}",
             folders.len(),
             segments.len(),
             takeover.snapshot
@@ -303,6 +303,8 @@ impl Takeover {
         for segment in segments_of_the_original(fs, log_directory).context("list", log_directory)? {
             fs.remove_file(&segment).context("remove", &segment)?;
         }
+        // Else one could come back that was replayed long ago.
+        fs.sync_dir(log_directory).context("sync", log_directory)?;
         self.is_complete = true;
         checked_file::store_first(fs, data_directories, TAKEOVER_FILE, &self)?;
         log::info!(

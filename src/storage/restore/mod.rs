@@ -208,8 +208,6 @@ struct Archive {
 impl Archive {
     fn find(setup: &Setup, request: &Request) -> Result<Self, RestoreError> {
         let (fs, data) = (&*setup.components.fs, &setup.options.data_directories);
-        let log = &setup.options.commit_log_directory;
-        takeover::check_taken_over(fs, data, log).map_err(StorageError::from)?;
         let mut found = Self { own: None, asked: None };
         if let Some(path) = &request.archive {
             takeover::check_archive(fs, path).map_err(StorageError::from)?;
@@ -222,6 +220,7 @@ impl Archive {
             let history = History::present(fs, data, configured)?;
             found.own = history.map(|history| history.folder(configured));
             // The log may continue the folder to replay, and would be left out.
+            let log = &setup.options.commit_log_directory;
             let accepts_loss = setup.options.accept_commitlog_loss;
             let is_repeated = RestoreMark::read(fs, data)?.is_some();
             if let (Some(asked), None) = (&found.asked, &found.own)
@@ -247,6 +246,8 @@ impl Archive {
 /// Restores what is wanted, or tells what that would be.
 pub fn restore(setup: &Setup, request: &Request) -> Result<Report, RestoreError> {
     let Setup { components: Components { fs, .. }, options, schema, .. } = setup;
+    let (data, log) = (&options.data_directories, &options.commit_log_directory);
+    takeover::check_taken_over(&**fs, data, log).map_err(StorageError::from)?;
     let _locks = if request.dry_run {
         lock_present_directories(&**fs, options)?
     } else {
