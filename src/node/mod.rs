@@ -39,7 +39,10 @@ use crate::coordinator::ReadOptions;
 use crate::net::tcp::{StartError, TcpOptions, TcpTransport};
 use crate::repair::OperationError;
 use crate::repair::StartMode;
-use crate::replica::{HINT_SEGMENT_BYTES, HintOptions, HintStore, Replica, ReplicaOptions};
+use crate::replica::{
+    HINT_SEGMENT_BYTES, HintOptions, HintStore, Replica, ReplicaOptions, convert_original_hints,
+    has_original_hints,
+};
 use crate::ring::{DynamicSnitch, ReplicaPlacement, TokenError};
 use crate::server::Server;
 use crate::service::{Authenticator, Service, ServiceOptions, SimpleAuthenticator};
@@ -54,7 +57,7 @@ use ports::ClientPorts;
 use setup::MemoryPlan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -283,6 +286,11 @@ impl Node {
         if let Some(hints) = self.member.hints() {
             let syncing = sync_hints(Arc::clone(hints), self.hint_sync_interval);
             tasks.spawn(stop.clone().run_until_cancelled_owned(syncing));
+            if has_original_hints(&self.storage) {
+                let (storage, hints) = (Arc::clone(&self.storage), Arc::clone(hints));
+                let local = self.member.local();
+                tasks.spawn_blocking(move || convert_hints(&storage, &hints, local));
+            }
         }
     }
 
@@ -309,6 +317,18 @@ impl Node {
         replica.shutdown();
         storage.close();
         served
+    }
+}
+
+/// Makes hints of ours of those that the original has left.
+fn convert_hints(storage: &Database, hints: &HintStore, local: IpAddr) {
+    match convert_original_hints(storage, hints, local) {
+        Ok(0) => {}
+        Ok(rows) => log::info!("{rows} hints of Apache Cassandra are hints of this server now"),
+        Err(error) => log::error!(
+            "hints of Apache Cassandra are left in system.HintsColumnFamily, and the next start \
+             tries again; a repair brings what they hold: {error}"
+        ),
     }
 }
 

@@ -16,7 +16,8 @@ pub use crate::base::worker::{Abandoned, PoolLoad};
 pub use crate::storage::answer::{take_key, take_row};
 pub use hints::{
     DurableCallback, Hint, HintBatch, HintError, HintOptions, HintPosition, HintStats, HintStore,
-    SEGMENT_BYTES as HINT_SEGMENT_BYTES, TargetStats,
+    SEGMENT_BYTES as HINT_SEGMENT_BYTES, TargetStats, convert as convert_original_hints,
+    has_original_hints,
 };
 pub use responder::{OwnReadiness, Readiness, Responder, ResponderOptions};
 pub use verbs::{

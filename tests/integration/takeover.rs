@@ -2,12 +2,18 @@
 
 use crate::kit::clock::ManualClock;
 use crate::kit::disk::{SimFileSystem, Survival};
+use alexandra::base::clock::Clock;
 use alexandra::base::context::RequestContext;
 use alexandra::base::fs::FileSystem;
 use alexandra::base::worker::Spawner;
 use alexandra::model::comparator::Comparator;
+use alexandra::model::deletion::Deletion;
+use alexandra::model::mutation::MutationBuilder;
 use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
 use alexandra::model::slice::Slice;
+use alexandra::replica::{
+    HINT_SEGMENT_BYTES, HintOptions, HintStore, convert_original_hints, has_original_hints,
+};
 use alexandra::ring::{Partitioner, RowRange};
 use alexandra::storage::database::{Components, StorageError};
 use alexandra::storage::sstable::Access;
@@ -17,9 +23,11 @@ use flate2::read::GzDecoder;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 const SEGMENT: &str = "/log/CommitLog-1795146483633.log";
 
@@ -50,12 +58,17 @@ fn put(fs: &SimFileSystem, path: &Path, content: &[u8]) {
     fs.create(path).unwrap().write_all_at(content, 0).unwrap();
 }
 
-/// The directories as the original has left them when it was killed.
-fn directories() -> SimFileSystem {
+fn data_directory(cluster: &str) -> SimFileSystem {
     let fs = SimFileSystem::new(1);
-    for (name, content) in recorded("rp") {
+    for (name, content) in recorded(cluster) {
         put(&fs, &Path::new("/data").join(name), &content);
     }
+    fs
+}
+
+/// The directories as the original has left them when it was killed.
+fn directories() -> SimFileSystem {
+    let fs = data_directory("rp");
     let log = unpacked(include_bytes!("../fixtures/legacy/commitlog-0.6.13-rp.log.gz"));
     put(&fs, Path::new(SEGMENT), &log);
     fs.sync_everything();
@@ -296,4 +309,41 @@ fn files_that_cannot_be_told_apart_or_came_later_are_refused() {
     put(&fs, Path::new(SEGMENT), b"?");
     let error = open(&fs, two).unwrap_err().to_string();
     assert!(error.contains("that this program has taken over before"), "{error}");
+}
+
+/// A hint of the original names a row that the node has. It becomes a hint with the row.
+#[test]
+fn hints_of_the_original_are_hints_with_their_rows() {
+    let fs = data_directory("hints_c1");
+    let database = take_over(&fs).unwrap();
+    let schema = Arc::clone(database.schema());
+    let family = schema.family_id("Keyspace1", "Standard1").unwrap();
+    let mut row = MutationBuilder::new(&schema, "Keyspace1", b"key0201");
+    row.family(family).insert((b"", b"a"), b"value", 7);
+    row.delete_column((b"", b"b"), Deletion::at(8, 1_799_999_999));
+    database.apply(&row.finish(), true).unwrap();
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::at_micros(1_800_000_000_000_000));
+    let hint_options = HintOptions {
+        directory: "/hints".into(),
+        max_age: Duration::from_hours(72),
+        max_bytes_per_target: 1 << 20,
+        segment_bytes: HINT_SEGMENT_BYTES,
+        schema: Arc::clone(&schema),
+    };
+    let rng = Rng::with_seed(1);
+    let hints = HintStore::open(Arc::new(fs), clock, rng, hint_options).unwrap();
+    let local = IpAddr::from(Ipv4Addr::new(127, 0, 0, 11));
+    assert!(has_original_hints(&database));
+    let converted = convert_original_hints(&database, &hints, local).unwrap();
+    assert_eq!(converted, 23);
+    assert_eq!(convert_original_hints(&database, &hints, local).unwrap(), 0, "they are deleted");
+    let target = IpAddr::from(Ipv4Addr::new(127, 0, 0, 13));
+    let kept: Vec<_> = hints.targets().iter().map(|it| (it.target, it.hints)).collect();
+    assert_eq!(kept, [(target, 1)], "of the other rows the node has nothing");
+    let batch = hints.read_batch(target, 1 << 20).unwrap().unwrap();
+    let mutation = &batch.hints[0].mutation;
+    assert_eq!(mutation.key.as_bytes(), b"key0201");
+    let cells: Vec<_> = mutation.families.iter().flat_map(|family| &family.cells).collect();
+    let told: Vec<_> = cells.iter().map(|cell| (cell.name(), cell.timestamp())).collect();
+    assert_eq!(told, [(&b"a"[..], 7), (b"b", 8)]);
 }

@@ -8,6 +8,7 @@
 //!       opening    the state of a log at the start
 //!     owner      the node that gets the hints: the target, or the node that has taken its place
 //!     format     names and bytes of files
+//!   original   hints that the original has left, as hints of ours
 //! ```
 //!
 //! # Files
@@ -57,6 +58,7 @@
 mod delivery;
 mod format;
 mod opening;
+mod original;
 mod owner;
 mod store;
 mod target;
@@ -64,5 +66,6 @@ mod target;
 mod tests;
 
 pub use delivery::{Hint, HintBatch};
+pub use original::{convert, has_original_hints};
 pub use store::{HintError, HintOptions, HintStats, HintStore, SEGMENT_BYTES, TargetStats};
 pub use target::{DurableCallback, HintPosition};
