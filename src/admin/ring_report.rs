@@ -112,6 +112,11 @@ pub struct ClusterDescription {
     pub unreachable: Vec<IpAddr>,
     /// Live nodes that announce something else than most.
     pub look_at: Vec<IpAddr>,
+    /// Members and live nodes that do not announce all extensions of the wire which the asked node
+    /// understands: originals, and older versions of this program. What they lack is not used with
+    /// them.
+    #[serde(default)]
+    pub held_back_by: Vec<IpAddr>,
 }
 
 /// Nodes that agree.

@@ -6,6 +6,7 @@ use super::ring_report::{
     SchemaGroup, Software, Status,
 };
 use crate::gossip::{EXTENSIONS_STATE, EndpointState, Gossiper, SCHEMA_STATE, VERSION_STATE};
+use crate::net::extensions;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -54,7 +55,7 @@ impl AdminContext {
 
     /// Agreement of the nodes, and those that differ.
     pub(super) fn description(&self) -> ClusterDescription {
-        let nodes = self.member.with_gossip(|gossiper, membership| {
+        let (nodes, held_back_by) = self.member.with_gossip(|gossiper, membership| {
             // Members that have not gossiped since the start count as dead.
             let members = membership.members().endpoints().into_iter();
             let mut nodes: BTreeMap<_, _> = members.map(|it| (it, (false, None))).collect();
@@ -62,12 +63,15 @@ impl AdminContext {
                 let fingerprint = state.value(SCHEMA_STATE).map(str::to_owned);
                 (address, (gossiper.is_alive(address), fingerprint))
             }));
-            nodes
+            let lacks = |it: &&IpAddr| !extensions::ALL.iter().all(|e| gossiper.announces(**it, e));
+            let held_back_by = nodes.keys().filter(lacks).copied().collect();
+            (nodes, held_back_by)
         });
         ClusterDescription {
             cluster_name: self.cluster_name.clone(),
             partitioner: self.storage.partitioner().class_name().to_owned(),
             snitches: self.snitches.clone(),
+            held_back_by,
             ..describe(nodes)
         }
     }

@@ -144,6 +144,16 @@ pub(super) fn render_cluster(description: &ClusterDescription) -> String {
     }
     group("unknown", &description.unknown);
     group("unreachable", &description.unreachable);
+    if description.held_back_by.is_empty() {
+        text.push_str("Extensions of the wire: all nodes understand them\n");
+    } else {
+        let _ = writeln!(
+            text,
+            "Extensions of the wire: held back by {}, which does not announce them: Apache \
+             Cassandra, or an older version of this program",
+            list(&description.held_back_by)
+        );
+    }
     if description.agree {
         text.push_str("All live nodes that tell agree\n");
     } else {

@@ -144,7 +144,9 @@ impl<'a> Blocks<'a> {
         }
         if is_head {
             let block = self.head_of_row(handle)?;
-            table.cache.insert(table.cache_id, handle.offset, block.clone());
+            if self.access != Access::Bypass {
+                table.cache.insert(table.cache_id, handle.offset, block.clone());
+            }
             return Ok(block);
         }
         if self.access == Access::Bypass {

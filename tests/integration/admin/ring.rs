@@ -203,6 +203,7 @@ fn a_node_on_its_own_agrees_with_itself() {
          Snitch: org.apache.cassandra.locator.EndPointSnitch\n\
          Schema and settings:\n\
          \t{fingerprint}: [127.0.0.1]\n\
+         Extensions of the wire: all nodes understand them\n\
          All live nodes that tell agree\n"
     );
     assert_eq!(node.told(&["describecluster"]), expected);
