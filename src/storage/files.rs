@@ -138,15 +138,6 @@ pub fn keyspace_folder(data_directory: &Path, keyspace: &str) -> PathBuf {
     data_directory.join(keyspace)
 }
 
-/// The file with the rows of an SSTable of ours or of the original, in the folder of its keyspace.
-pub fn table(folder: &Path, family: &str, generation: u64, is_legacy: bool) -> PathBuf {
-    if is_legacy {
-        original(folder, family, generation, OriginalPart::Data)
-    } else {
-        sstable(folder, family, generation)
-    }
-}
-
 /// An SSTable in the folder of its keyspace.
 pub fn sstable(folder: &Path, family: &str, generation: u64) -> PathBuf {
     folder.join(format!("{family}-{generation}{SSTABLE_SUFFIX}"))

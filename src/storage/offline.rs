@@ -128,12 +128,8 @@ impl OfflineServer {
         check_node(&NodeId::find(&*self.fs, &self.data_directories, 0)?, &manifest, &path)?;
         let next_generation = found.newest(&manifest) + 1;
         let mut files = found.tables;
-        for (generation, paths) in found.originals {
-            for path in paths {
-                let size =
-                    self.fs.open(&path).and_then(|file| file.size()).context("open", &path)?;
-                files.entry(generation).or_insert((path, size));
-            }
+        if let Some(path) = found.originals.into_values().flatten().next() {
+            return Err(TakeoverError::NotConverted(path).into());
         }
         for (generation, unfinished) in found.unfinished {
             // It is live; only its last step was cut off.
@@ -229,7 +225,7 @@ impl OfflineFamily {
         let tables = self.manifest.sstables.iter().map(|(&generation, expected)| {
             let Some((path, found)) = self.files.get(&generation) else {
                 let folder = &self.folders[0];
-                let path = files::table(folder, &self.name, generation, expected.is_legacy);
+                let path = files::sstable(folder, &self.name, generation);
                 return OfflineTable { generation, path, state: TableState::Missing };
             };
             let state = if *found != expected.bytes {

@@ -16,7 +16,9 @@ use alexandra::replica::{
 };
 use alexandra::ring::{Partitioner, RowRange};
 use alexandra::storage::database::{Components, StorageError};
+use alexandra::storage::offline::OfflineServer;
 use alexandra::storage::sstable::Access;
+use alexandra::storage::system::establish_identity;
 use alexandra::storage::{Database, FamilyOptions, Options};
 use fastrand::Rng;
 use flate2::read::GzDecoder;
@@ -100,11 +102,19 @@ fn options() -> Options {
 }
 
 fn open(fs: &SimFileSystem, options: Options) -> Result<Database, StorageError> {
+    open_under(Partitioner::Random, fs, options)
+}
+
+fn open_under(
+    partitioner: Partitioner,
+    fs: &SimFileSystem,
+    options: Options,
+) -> Result<Database, StorageError> {
     let clock = Arc::new(ManualClock::at_micros(1_800_000_000_000_000));
     let components = Components::new(Arc::new(fs.clone()), clock);
     let components = Components { spawner: Spawner::Inline, ..components };
     let family = |_| FamilyOptions::default();
-    Database::open(components, options, Partitioner::Random, schema(), family)
+    Database::open(components, options, partitioner, schema(), family)
 }
 
 /// Opens it as a node does.
@@ -188,6 +198,17 @@ fn rows_of_files_and_commit_log_are_there_before_and_after_the_conversion() {
     assert_eq!(content(&again), before);
 }
 
+/// They would take an old file for a damaged one of ours.
+#[test]
+fn tools_wait_for_the_conversion() {
+    let fs = directories();
+    drop(take_over(&fs).unwrap());
+    let (log, disk) = (Path::new("/log"), Arc::new(fs.clone()) as Arc<dyn FileSystem>);
+    let tools = OfflineServer::lock(&disk, &["/data".into()], log).unwrap();
+    let refused = tools.family("Keyspace1", "Super1").unwrap_err().to_string();
+    assert!(refused.contains("Super1-1-Data.db is an SSTable of Apache Cassandra"), "{refused}");
+}
+
 /// The files of the original, as they were, are in the snapshot: the way back.
 #[test]
 fn every_file_of_the_original_is_kept() {
@@ -238,7 +259,7 @@ fn a_start_that_is_refused_leaves_the_directories_to_the_original() {
     fs.open(data).unwrap().set_size(size - 5).unwrap();
     let error = open(&fs, options()).unwrap_err().to_string();
     assert!(error.contains("Super1-1-Data.db is damaged at byte"), "{error}");
-    assert!(error.contains("takeover --dry-run"), "{error}");
+    assert!(error.contains("accept_data_loss=true starts without it"), "{error}");
     for folder in ["Keyspace1", "system"] {
         let files = names(&fs, &format!("/data/{folder}"));
         let others = files.iter().filter(|name| !is_of_the_original(name)).collect::<Vec<_>>();
@@ -251,6 +272,26 @@ fn a_start_that_is_refused_leaves_the_directories_to_the_original() {
     assert!(content(&database).contains("Keyspace1.Super1 logsuper"));
     let kept = ["Super1-1-Data.db", "Super1-1-Filter.db", "Super1-1-Index.db"];
     assert_eq!(names(&fs, "/data/Keyspace1/damaged"), kept);
+}
+
+/// Nothing in a file says which partitioner it was written with.
+#[test]
+fn another_partitioner_or_cluster_is_noticed_before_anything_changes() {
+    let fs = directories();
+    let ordered = open_under(Partitioner::OrderPreserving, &fs, options());
+    let error = match ordered {
+        Ok(database) => {
+            establish_identity(&database, "Test Cluster", 1, false).unwrap_err().to_string()
+        }
+        Err(error) => error.to_string(),
+    };
+    assert!(error.contains("id you change the partitioner?"), "{error}");
+    let database = open(&fs, options()).unwrap();
+    let error = establish_identity(&database, "Other", 1, false).unwrap_err();
+    assert_eq!(error.to_string(), "ClusterName mismatch: Test Cluster != Other");
+    let identity = establish_identity(&database, "Test Cluster", 1, false).unwrap();
+    let token = Partitioner::Random.parse_token("0").unwrap();
+    assert_eq!((identity.token, identity.is_new), (Some(token), false));
 }
 
 #[test]

@@ -236,9 +236,9 @@ pub enum OpenError {
     },
     /// An SSTable of the original is damaged, so that not all of its rows can be found.
     #[error(
-        "{damage}. It is an SSTable of Apache Cassandra: `alexandra takeover --dry-run --config \
-         CONF` names all that is damaged of {family}. -Dcassandra.accept_data_loss=true starts \
-         without the file, which is kept in the folder `damaged`"
+        "{damage}. It is an SSTable of Apache Cassandra, of {family}: put the right file back. \
+         -Dcassandra.accept_data_loss=true starts without it, and keeps it in the folder \
+         `damaged`; a repair then brings what other replicas have"
     )]
     DamagedOriginal {
         /// The damage.
@@ -261,9 +261,8 @@ pub enum OpenError {
     /// An SSTable of the original came into directories that were taken over before.
     #[error(
         "{file} is an SSTable of Apache Cassandra, and was put where the files of {family} are \
-         after these directories were taken over. Move its files elsewhere, and load them by \
-         `alexandra sstable import --config CONF {} FILE`",
-        arguments(family),
+         after these directories were taken over. Move its files elsewhere. What sstable2json of \
+         Apache Cassandra makes of them is loaded by `alexandra sstable import`",
         file = file.display()
     )]
     NotTakenOver {

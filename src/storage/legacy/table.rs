@@ -47,8 +47,10 @@ const FIXED_BYTES: usize = DELETION_BYTES + 4;
 /// An offset beyond this is none: no disk holds such a file.
 const MOST_DATA_BYTES: u64 = 1 << 48;
 
-const OUT_OF_ORDER: &str = "the rows are not in the order of their tokens";
-const NO_KEY: &str = "a row key of this partitioner should stand here";
+const OUT_OF_ORDER: &str =
+    "the rows are not in the order of their tokens: did you change the partitioner?";
+const NO_KEY: &str =
+    "a row key of this partitioner should stand here: did you change the partitioner?";
 const NO_COLUMN: &str = "this is no column";
 
 /// An open SSTable of 0.4 to 0.6, without its file.

@@ -38,8 +38,8 @@ pub enum TakeoverError {
     /// A server of ours has written to the directories, and the original too.
     #[error(
         "{path} is an SSTable of Apache Cassandra, in directories that this program has written \
-         to. Move it elsewhere, and load it by `alexandra sstable import`; or name empty \
-         directories in DataFileDirectories",
+         to. Move it elsewhere, and load what sstable2json of Apache Cassandra makes of it by \
+         `alexandra sstable import`; or name empty directories in DataFileDirectories",
         path = .0.display()
     )]
     Mixed(PathBuf),
@@ -61,10 +61,17 @@ pub enum TakeoverError {
     /// A tool works on files of ours only.
     #[error(
         "{path} is a file of Apache Cassandra, and its directories are not taken over yet: start \
-         the server first. `alexandra takeover --dry-run --config CONF` tells what is in them",
+         the server first",
         path = .0.display()
     )]
     NotYet(PathBuf),
+    /// A tool works on files of ours only, and a column family has others.
+    #[error(
+        "{path} is an SSTable of Apache Cassandra, which this tool cannot read: start the server, \
+         and have it converted by `nodetool compact`",
+        path = .0.display()
+    )]
+    NotConverted(PathBuf),
     /// A column family could not be written.
     #[error("{family} cannot be written: {reason}")]
     Write {
@@ -310,7 +317,7 @@ impl Takeover {
         log::info!(
             "The directories are taken over. The files as they were stay in snapshot {0}, and keep \
              their room on the disk. When they are not needed any more: alexandra snapshot clear \
-             {SNAPSHOT_TAG}",
+             --name {SNAPSHOT_TAG}",
             self.snapshot
         );
         Ok(())

@@ -102,6 +102,8 @@ pub fn establish_identity(
             (None, token.as_ref().map(token_of).transpose()?, generation(last)?, false)
         }
         (Some(token), Some(last)) => (Some(token_of(token)?), None, generation(last)?, false),
+        // The original has noted something, under keys of another partitioner.
+        (None, None) if has_original_notes(storage) => return Err(IdentityError::Incomplete),
         (None, None) => {
             if joins {
                 check_no_data(storage)?;
@@ -113,6 +115,11 @@ pub fn establish_identity(
     let identity = Identity { token, former, generation, is_new };
     write(storage, cluster_name, &identity, saved.next_timestamp(identity.generation))?;
     Ok(identity)
+}
+
+fn has_original_notes(storage: &Database) -> bool {
+    let view = storage.family(location_info(storage)).view();
+    view.tables.iter().any(|table| table.is_legacy())
 }
 
 /// Fails if a column family of a user has data.
