@@ -1,11 +1,11 @@
 //! Takes over the directories of a server of 0.4 to 0.6.
 //!
-//! 1. [`Takeover::begin`], when the directories are locked: every file of the original gets a
+//! 1. `Takeover::begin`, when the directories are locked: every file of the original gets a
 //!    second name in a snapshot, from which a server of the original can go on as if nothing had
 //!    been. Then goes what a start of the original would have removed, too.
 //! 2. The column families are opened with their SSTables. What the commit log of the original holds
 //!    goes to memtables.
-//! 3. [`Takeover::finish`], when the node knows who it is and before it takes writes: memtables and
+//! 3. `Takeover::finish`, when the node knows who it is and before it takes writes: memtables and
 //!    manifests are written, the node's own keyspace is rewritten, and the segments of the commit
 //!    log of the original go. A server of the original that is started here by mistake cannot read
 //!    the names of our files in the keyspace `system`, and ends before it changes anything.
