@@ -42,6 +42,9 @@ pub const ARCHIVE_FILE: &str = "alexandra.archive";
 /// The file that tells how far the takeover of directories of the original has come.
 pub const TAKEOVER_FILE: &str = "alexandra.takeover";
 
+/// The file that tells what was exported to the directory in which it lies.
+pub const EXPORT_FILE: &str = "alexandra.export";
+
 /// Beginning of the name of a folder to which a restore has moved files.
 pub const BEFORE_RESTORE: &str = "before-restore-";
 
@@ -111,13 +114,14 @@ pub enum OriginalPart {
 }
 
 impl OriginalPart {
+    /// The parts of a table that is complete, that of its rows last.
+    pub const STORED: [Self; 3] = [Self::Index, Self::Filter, Self::Data];
+
     /// The column family, the number and the part of a table of the original that is complete, from
     /// the name of one of its three files; none for other names.
     pub fn parse(name: &str) -> Option<(&str, u64, Self)> {
         let (table, part) = name.strip_suffix(".db")?.rsplit_once('-')?;
-        let part = [Self::Data, Self::Index, Self::Filter]
-            .into_iter()
-            .find(|known| part == format!("{known:?}"))?;
+        let part = Self::STORED.into_iter().find(|known| part == format!("{known:?}"))?;
         let (family, generation) = table.split_once('-')?;
         Some((family, parse_generation(generation)?, part))
     }

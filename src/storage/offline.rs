@@ -1,15 +1,17 @@
 //! Files of a server that is stopped, as tools see and change them.
 //!
-//! [`OfflineServer`] holds the directories locked, so that no server starts meanwhile.
+//! [`OfflineServer`] holds the directories locked, so that no server starts meanwhile. A snapshot
+//! is read like them, and by any number of tools, whether a server runs or not.
 //! [`OfflineFamily`] is one column family in them. A change takes effect when its manifest is
 //! replaced, in one step: a tool that is killed before leaves everything as it was.
 
 use super::directory;
 use super::error::{FileContext, FileError, ReadError};
 use super::family::{Found, OpenError, check_node, find};
-use super::files;
+use super::files::{self, OriginalPart};
 use super::legacy::takeover::{self, TakeoverError};
 use super::manifest::{Manifest, TableIdentity};
+use super::snapshot::SnapshotName;
 use super::sstable::WrittenFile;
 use super::sstable::scan::Frame;
 use super::system::node_id::NodeId;
@@ -80,11 +82,13 @@ impl From<ReadError> for OfflineError {
     }
 }
 
-/// The directories of a server that is stopped, locked for as long as this lives.
+/// The directories of a server that is stopped, locked for as long as this lives; or a snapshot in
+/// them.
 #[derive(Debug)]
 pub struct OfflineServer {
     fs: Arc<dyn FileSystem>,
     data_directories: Vec<PathBuf>,
+    snapshot: Option<SnapshotName>,
     _locks: Vec<Box<dyn Lock>>,
 }
 
@@ -116,7 +120,18 @@ impl OfflineServer {
                 return Err(OfflineError::Restoring(mark));
             }
         }
-        Ok(Self { fs: Arc::clone(fs), data_directories: data_directories.to_vec(), _locks: locks })
+        let (fs, data_directories) = (Arc::clone(fs), data_directories.to_vec());
+        Ok(Self { fs, data_directories, snapshot: None, _locks: locks })
+    }
+
+    /// A snapshot in these directories, to be read only. It may be cleared meanwhile.
+    pub fn of_snapshot(
+        fs: &Arc<dyn FileSystem>,
+        data_directories: &[PathBuf],
+        snapshot: SnapshotName,
+    ) -> Self {
+        let (fs, data_directories) = (Arc::clone(fs), data_directories.to_vec());
+        Self { fs, data_directories, snapshot: Some(snapshot), _locks: Vec::new() }
     }
 
     /// A column family, which may have no files yet.
@@ -128,8 +143,12 @@ impl OfflineServer {
         check_node(&NodeId::find(&*self.fs, &self.data_directories, 0)?, &manifest, &path)?;
         let next_generation = found.newest(&manifest) + 1;
         let mut files = found.tables;
-        if let Some(path) = found.originals.into_values().flatten().next() {
-            return Err(TakeoverError::NotConverted(path).into());
+        for (generation, paths) in found.originals {
+            let [path] = &paths[..] else {
+                return Err(OpenError::TwoFiles { files: paths }.into());
+            };
+            let file = self.fs.open(path).context("open", path)?;
+            files.insert(generation, (path.clone(), file.size().context("open", path)?));
         }
         for (generation, unfinished) in found.unfinished {
             // It is live; only its last step was cut off.
@@ -143,8 +162,12 @@ impl OfflineServer {
 
     /// The folders of a keyspace, and the files of a column family in them.
     fn find(&self, keyspace: &str, family: &str) -> Result<(Vec<PathBuf>, Found), OfflineError> {
-        let directories = self.data_directories.iter();
-        let folders: Vec<_> = directories.map(|d| files::keyspace_folder(d, keyspace)).collect();
+        let folders = self.data_directories.iter().map(|directory| {
+            let folder = files::keyspace_folder(directory, keyspace);
+            let snapshot = self.snapshot.as_ref();
+            snapshot.map_or(folder.clone(), |name| files::snapshot(&folder, &name.to_string()))
+        });
+        let folders: Vec<_> = folders.collect();
         let mut present = Vec::new();
         for folder in &folders {
             if self.fs.try_exists(folder).context("look for", folder)? {
@@ -199,6 +222,18 @@ pub struct OfflineTable {
     pub path: PathBuf,
     /// Whether it is the file that the manifest means.
     pub state: TableState,
+    /// Identity in the manifest.
+    pub identity: TableIdentity,
+}
+
+impl OfflineTable {
+    /// Refuses an SSTable of the original.
+    pub fn check_converted(&self) -> Result<(), TakeoverError> {
+        if self.identity.is_legacy {
+            return Err(TakeoverError::NotConverted(self.path.clone()));
+        }
+        Ok(())
+    }
 }
 
 /// Whether a file is the one that the manifest means.
@@ -213,7 +248,8 @@ pub enum TableState {
         /// The size in the manifest.
         expected: u64,
     },
-    /// It is another file: an older one, or one of another column family.
+    /// It is another file: an older one, or one of another column family. Of SSTables of the
+    /// original only opening shows that.
     Other,
     /// It does not exist.
     Missing,
@@ -225,20 +261,25 @@ impl OfflineFamily {
         let tables = self.manifest.sstables.iter().map(|(&generation, expected)| {
             let Some((path, found)) = self.files.get(&generation) else {
                 let folder = &self.folders[0];
-                let path = files::sstable(folder, &self.name, generation);
-                return OfflineTable { generation, path, state: TableState::Missing };
+                let path = if expected.is_legacy {
+                    files::original(folder, &self.name, generation, OriginalPart::Data)
+                } else {
+                    files::sstable(folder, &self.name, generation)
+                };
+                let (state, identity) = (TableState::Missing, *expected);
+                return OfflineTable { generation, path, state, identity };
             };
             let state = if *found != expected.bytes {
                 TableState::WrongSize { found: *found, expected: expected.bytes }
-            } else if properties_crc(&*self.fs, path)
-                .is_some_and(|crc| crc != expected.properties_crc)
+            } else if !expected.is_legacy
+                && properties_crc(&*self.fs, path).is_some_and(|it| it != expected.properties_crc)
             {
                 TableState::Other
             } else {
                 // A file that cannot be read may be the one that is meant.
                 TableState::Present
             };
-            OfflineTable { generation, path: path.clone(), state }
+            OfflineTable { generation, path: path.clone(), state, identity: *expected }
         });
         tables.collect()
     }

@@ -205,7 +205,8 @@ fn tools_wait_for_the_conversion() {
     drop(take_over(&fs).unwrap());
     let (log, disk) = (Path::new("/log"), Arc::new(fs.clone()) as Arc<dyn FileSystem>);
     let tools = OfflineServer::lock(&disk, &["/data".into()], log).unwrap();
-    let refused = tools.family("Keyspace1", "Super1").unwrap_err().to_string();
+    let family = tools.family("Keyspace1", "Super1").unwrap();
+    let refused = family.tables()[0].check_converted().unwrap_err().to_string();
     assert!(refused.contains("Super1-1-Data.db is an SSTable of Apache Cassandra"), "{refused}");
 }
 

@@ -1,8 +1,7 @@
 //! `alexandra sstable export`.
 
 use super::target::{ConfigArguments, Files, ToolError, describe_itself, families};
-use super::verify::OTHER_FILE;
-use crate::base::fs::FileSystem;
+use super::to_original;
 use crate::commands::progress::Progress;
 use crate::model::comparator::hex;
 use crate::model::key::RowKey;
@@ -10,7 +9,6 @@ use crate::model::schema::ColumnFamilySchema;
 use crate::ring::Partitioner;
 use crate::storage::caches::BlockCache;
 use crate::storage::json::{Exported, Selection, Shape, export, unhex};
-use crate::storage::offline::TableState;
 use crate::storage::rows::MergedRows;
 use crate::storage::sstable::SsTable;
 use std::collections::BTreeSet;
@@ -53,14 +51,30 @@ pub(super) struct Arguments {
     #[arg(long, short = 'o', value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
 
+    /// Writes a data directory for this release of Apache Cassandra: 0.4, 0.5 or 0.6
+    #[arg(long, value_name = "RELEASE", requires = "to")]
+    pub(super) format: Option<String>,
+
+    /// The directory, which is empty, or that of an export to go on with
+    #[arg(long, value_name = "DIR", requires = "format")]
+    pub(super) to: Option<PathBuf>,
+
+    /// With --format: exports this snapshot, also while the server runs
+    #[arg(long, value_name = "NAME", requires = "format")]
+    pub(super) snapshot: Option<String>,
+
     /// SSTables of one column family or a folder of them; or a keyspace and a column family of the
-    /// configuration, whose live SSTables are merged
-    #[arg(value_name = "FILE | KEYSPACE FAMILY", required = true)]
+    /// configuration, whose live SSTables are merged. With --format a keyspace, with or without
+    /// column families; everything without
+    #[arg(value_name = "FILE | KEYSPACE FAMILY", required_unless_present = "format")]
     pub(super) targets: Vec<PathBuf>,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<bool, ToolError> {
     let Arguments { config, targets, .. } = arguments;
+    if let (Some(release), Some(to)) = (&arguments.format, &arguments.to) {
+        return to_original::run(arguments, release, to);
+    }
     if config.takes_files(targets) {
         let files = Files::open(targets)?;
         let first = files.paths.first().ok_or("name an SSTable")?;
@@ -72,37 +86,27 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool, ToolError> {
                 return Err(text.into());
             }
         }
-        return run_on(&files.fs, &files.paths, (&family, partitioner), arguments);
+        let cache = Arc::new(BlockCache::new(0));
+        let open = |path: &PathBuf| SsTable::open(&files.fs, path, 0, partitioner, &cache);
+        let tables = files.paths.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        return run_on(&tables, (&family, partitioner), arguments);
     }
     let [_, _] = &targets[..] else {
         return Err("name SSTables, or a keyspace and a column family of the configuration".into());
     };
     let configured = config.open()?;
     let families = families(&configured.settings, targets)?;
-    let schema = &families.first().expect("one name gives one column family").schema;
-    let offline = configured.server.family(&schema.keyspace, &schema.name)?;
-    let files = offline.tables().into_iter().map(|table| {
-        let file = table.path.display();
-        match table.state {
-            TableState::Present | TableState::WrongSize { .. } => Ok(table.path),
-            TableState::Other => Err(format!("{file}: {OTHER_FILE}")),
-            TableState::Missing => Err(format!("{file} of {schema} is missing")),
-        }
-    });
-    let files = files.collect::<Result<Vec<_>, _>>()?;
+    let family = families.first().expect("one name gives one column family");
+    let tables = configured.open_tables(family)?;
     configured.tell_of_commit_log();
-    run_on(&configured.fs, &files, (schema, configured.settings.partitioner), arguments)
+    run_on(&tables, (&family.schema, configured.settings.partitioner), arguments)
 }
 
 fn run_on(
-    fs: &Arc<dyn FileSystem>,
-    files: &[PathBuf],
+    tables: &[SsTable],
     (family, partitioner): (&ColumnFamilySchema, Partitioner),
     arguments: &Arguments,
 ) -> Result<bool, ToolError> {
-    let cache = Arc::new(BlockCache::new(0));
-    let open = |path: &PathBuf| SsTable::open(fs, path, 0, partitioner, &cache);
-    let tables = files.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let output: Box<dyn Write> = match &arguments.output {
         Some(path) => Box::new(File::create(path)?),
         None => Box::new(io::stdout()),
@@ -113,14 +117,14 @@ fn run_on(
         excluded: keys(&arguments.excluded, arguments.hex_keys)?,
     };
     if arguments.keys_only {
-        print_keys(&tables, &selection, arguments.hex_keys, &mut output)?;
+        print_keys(tables, &selection, arguments.hex_keys, &mut output)?;
         output.flush()?;
         return Ok(true);
     }
     let shape = if arguments.original_shape { Shape::Original } else { Shape::Full };
     let rows: u64 = tables.iter().map(|table| table.properties().rows).sum();
     let bytes: u64 = tables.iter().map(SsTable::size).sum();
-    let name = files.first().cloned().unwrap_or_default();
+    let name = tables.first().map(|table| table.path().to_owned()).unwrap_or_default();
     let progress = Progress::new("Exporting", &name, bytes);
     let mut tell = |exported: &Exported| {
         // As far as the rows are, so far are about the bytes.
@@ -128,7 +132,7 @@ fn run_on(
             .set((u128::from(exported.rows) * u128::from(bytes) / u128::from(rows.max(1))) as u64);
     };
     let what = (family, partitioner);
-    let exported = export(&tables, what, (&selection, shape), &mut output, &mut tell)?;
+    let exported = export(tables, what, (&selection, shape), &mut output, &mut tell)?;
     drop(progress);
     for (key, error) in &exported.damaged {
         complain!("WARNING: Corrupt row {key} (written as far as it can be read): {error}");

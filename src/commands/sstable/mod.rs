@@ -10,6 +10,7 @@ mod import;
 mod old_tools;
 mod scrub;
 mod target;
+mod to_original;
 mod verify;
 
 pub(super) use old_tools::OldTool;
@@ -52,7 +53,7 @@ enum Command {
     /// Saves what can be read of damaged SSTables into new ones, and keeps the damaged ones
     #[command(after_help = EXIT_CODES)]
     Scrub(scrub::Arguments),
-    /// Writes rows as JSON, in the shape of sstable2json
+    /// Writes rows as JSON, in the shape of sstable2json; or data directories for 0.4 to 0.6
     #[command(after_help = EXIT_CODES)]
     Export(export::Arguments),
     /// Makes an SSTable from JSON that export, or sstable2json of old, has written

@@ -85,6 +85,7 @@ fn scrub_family(configured: &Configured, aim: &Aim, accept_loss: bool) -> Result
         opened => opened?,
     };
     for table in offline.tables() {
+        table.check_converted()?;
         let file = table.path.display();
         if table.state == TableState::Missing {
             is_sound = false;

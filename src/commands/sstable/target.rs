@@ -1,5 +1,6 @@
 //! Targets of a command: files that it is given, or column families of a configuration.
 
+use super::verify::OTHER_FILE;
 use crate::base::fs::{DirEntry, FileSystem, Lock, OsFileSystem};
 use crate::commands::offline::load_settings;
 use crate::config::settings::{ColumnFamilySettings, SYSTEM_KEYSPACE};
@@ -8,15 +9,17 @@ use crate::model::comparator::ComparatorRegistry;
 use crate::model::schema::ColumnFamilySchema;
 use crate::node;
 use crate::ring::Partitioner;
+use crate::storage::caches::BlockCache;
 use crate::storage::check::Expected;
 use crate::storage::commitlog::holds_segments;
 use crate::storage::error::FileContext;
 use crate::storage::files::{FileName, LOCK_FILE};
-use crate::storage::offline::{OfflineServer, lock_around};
+use crate::storage::offline::{OfflineServer, OfflineTable, TableState, lock_around};
+use crate::storage::snapshot::{self, SnapshotName};
 use crate::storage::sstable::scan::Frame;
-use crate::storage::sstable::{Properties as FileProperties, WriterOptions};
+use crate::storage::sstable::{Properties as FileProperties, SsTable, WriterOptions};
 use crate::storage::system::log_guard::LogGuard;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -69,7 +72,8 @@ impl ConfigArguments {
     }
 }
 
-/// The directories of a configuration, in which no server runs while this lives.
+/// The directories of a configuration, in which no server runs while this lives; or a snapshot in
+/// them.
 #[derive(Debug)]
 pub(super) struct Configured {
     pub(super) settings: Settings,
@@ -85,24 +89,87 @@ impl Configured {
         Ok(Self { settings, fs, server })
     }
 
+    /// The directories as a snapshot has them, by its name or tag. A server may run on them.
+    pub(super) fn of_snapshot(settings: Settings, name: &str) -> Result<Self, ToolError> {
+        let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
+        let data = &settings.directories.data;
+        let found = snapshot::find(&*fs, data, None, Some(name))?;
+        let names: BTreeSet<SnapshotName> = found.into_iter().map(|it| it.name).collect();
+        let mut names = names.into_iter();
+        let found = names.next().ok_or_else(|| {
+            format!("there is no snapshot {name}: `alexandra snapshot list` shows all")
+        })?;
+        if let Some(other) = names.next() {
+            return Err(format!("both {found} and {other} are snapshots {name}: name one").into());
+        }
+        let server = OfflineServer::of_snapshot(&fs, data, found);
+        Ok(Self { settings, fs, server })
+    }
+
+    /// Opens the live SSTables of a column family. Fails if one is not as the manifest says.
+    pub(super) fn open_tables(
+        &self,
+        family: &ColumnFamilySettings,
+    ) -> Result<Vec<SsTable>, ToolError> {
+        let ColumnFamilySettings { schema, .. } = family;
+        let tables = self.server.family(&schema.keyspace, &schema.name)?.tables();
+        tables.into_iter().map(|table| self.open_table(family, &table)).collect()
+    }
+
+    fn open_table(
+        &self,
+        family: &ColumnFamilySettings,
+        table: &OfflineTable,
+    ) -> Result<SsTable, ToolError> {
+        let OfflineTable { generation, path, state, identity } = table;
+        let file = path.display();
+        match state {
+            TableState::Present | TableState::WrongSize { .. } => {}
+            TableState::Other => return Err(format!("{file}: {OTHER_FILE}").into()),
+            TableState::Missing => return Err(format!("{file} is missing").into()),
+        }
+        let (fs, partitioner) = (&self.fs, self.settings.partitioner);
+        let cache = Arc::new(BlockCache::new(0));
+        if !identity.is_legacy {
+            return Ok(SsTable::open(fs, path, *generation, partitioner, &cache)?);
+        }
+        let interval = node::family_options(&self.settings, family).index_interval;
+        let form = (&family.schema, interval);
+        let table = SsTable::open_legacy(fs, path, *generation, partitioner, &cache, form)?;
+        if table.identity() != *identity {
+            return Err(format!("{file}: {OTHER_FILE}").into());
+        }
+        Ok(table)
+    }
+
     /// Expectations of SSTables of this column family.
     pub(super) fn expected(&self, family: &Arc<ColumnFamilySchema>) -> Expected {
         let (family, partitioner) = (Some(Arc::clone(family)), Some(self.settings.partitioner));
         Expected { family, partitioner }
     }
 
-    /// Says if there are writes that no tool sees.
-    pub(super) fn tell_of_commit_log(&self) {
+    /// Fails if there are writes that no tool sees.
+    pub(super) fn check_commit_log(&self) -> Result<(), ToolError> {
         let directory = &self.settings.directories.commit_log;
         let data = &self.settings.directories.data;
-        if let Ok(Some(lost)) = LogGuard::find_loss(&*self.fs, data, directory) {
-            complain!("note: {lost}");
-        } else if holds_segments(&*self.fs, directory) {
-            complain!(
-                "note: the commit log in {} holds writes that are in no SSTable yet. Start the \
-                 server and stop it in order to have them written",
+        if let Some(lost) = LogGuard::find_loss(&*self.fs, data, directory)? {
+            return Err(lost.to_string().into());
+        }
+        if holds_segments(&*self.fs, directory) {
+            let text = format!(
+                "the commit log in {} holds writes that are in no SSTable yet. Start the server \
+                 and stop it in order to have them written",
                 directory.display()
             );
+            return Err(text.into());
+        }
+        Ok(())
+    }
+
+    /// Says if there are writes that no tool sees.
+    pub(super) fn tell_of_commit_log(&self) {
+        if let Err(error) = self.check_commit_log() {
+            complain!("note: {error}");
         }
     }
 }

@@ -56,6 +56,7 @@ fn verify_family(
     let expected = configured.expected(schema);
     let mut is_sound = true;
     for table in offline.tables() {
+        table.check_converted()?;
         let fault = match table.state {
             TableState::Present => None,
             TableState::WrongSize { found, expected } => {

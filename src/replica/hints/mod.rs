@@ -65,7 +65,21 @@ mod target;
 #[cfg(test)]
 mod tests;
 
+use crate::base::fs::FileSystem;
+use crate::storage::error::{FileContext, FileError};
+use std::net::IpAddr;
+use std::path::Path;
+
 pub use delivery::{Hint, HintBatch};
 pub use original::{convert, has_original_hints};
 pub use store::{HintError, HintOptions, HintStats, HintStore, SEGMENT_BYTES, TargetStats};
 pub use target::{DurableCallback, HintPosition};
+
+/// Targets of the hints in a directory, which may be missing.
+pub fn targets_in(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<IpAddr>, FileError> {
+    if !fs.try_exists(directory).context("look for", directory)? {
+        return Ok(Vec::new());
+    }
+    let entries = fs.list(directory).context("list", directory)?;
+    Ok(entries.iter().filter_map(|entry| format::target_of(&entry.name)).collect())
+}

@@ -6,7 +6,8 @@
 //! neither keeps more than a part in memory. [`RowBuilder`] alone makes the bytes of a row that
 //! repair hashes.
 //!
-//! [`commitlog`] reads commit logs of 0.4 to 0.6.
+//! [`commitlog`] reads commit logs of 0.4 to 0.6. [`takeover`] is the way from directories of the
+//! original, [`export`] the way back.
 //!
 //! A super column that has no columns and was never deleted, which 0.6 can have in a file, is
 //! nothing here: it is not read.
@@ -14,6 +15,7 @@
 pub mod bloom;
 pub mod commitlog;
 mod disk_key;
+pub mod export;
 mod reader;
 mod row;
 mod spool;
@@ -60,6 +62,12 @@ pub enum WriteError {
     /// A row has no more than 2 GB.
     #[error("a row of {0} bytes or more is too large for a file of 0.6")]
     RowTooLarge(u64),
+    /// 0.4 and 0.5 know two names as one, or sort them otherwise.
+    #[error("columns of row {0} have another order before 0.6")]
+    OtherOrder(RowKey),
+    /// A directory cannot take an export.
+    #[error("{0}")]
+    Folder(String),
 }
 
 /// Removes a file that is of no use any more.

@@ -99,7 +99,7 @@ impl TableWriter {
 
     /// Adds a row, or a part of the row that was added last. Rows come in the order of their keys,
     /// the cells of the parts of a row in theirs. What is deleted may be told again in each part.
-    /// After an error the table cannot be finished.
+    /// After an error the table cannot be finished, unless the row is abandoned.
     pub fn push(&mut self, key: &DecoratedKey, version: &RowVersion) -> Result<(), WriteError> {
         let pushed = self.begin(key).and_then(|()| self.row.push_version(version));
         self.has_failed |= pushed.is_err();
@@ -119,7 +119,15 @@ impl TableWriter {
         Ok(())
     }
 
-    fn end_row(&mut self) -> Result<(), WriteError> {
+    /// Forgets the row that is open, since a file of 0.6 cannot have it.
+    pub fn abandon_row(&mut self) {
+        self.row.clear();
+        self.key = None;
+        self.has_failed = false;
+    }
+
+    /// Ends the row that is open, which shows whether a file of 0.6 can have it.
+    pub fn end_row(&mut self) -> Result<(), WriteError> {
         let Some(key) = self.key.take() else { return Ok(()) };
         if self.row.is_empty() {
             self.key = Some(key);
@@ -129,9 +137,9 @@ impl TableWriter {
         let mut head = Vec::with_capacity(disk_key.len() + 10);
         put_disk_key(&mut head, &disk_key, &key)?;
         let start = self.data.length();
+        let body = self.row.finish()?;
         self.index.push(&head)?;
         self.index.push(&start.to_be_bytes())?;
-        let body = self.row.finish()?;
         head.extend_from_slice(&(body.length() as u32).to_be_bytes());
         self.data.push(&head)?;
         body.read(&mut |bytes| self.data.push(bytes))?;

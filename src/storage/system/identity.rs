@@ -1,11 +1,19 @@
 //! Identity of a node: its token, its generation, the names of its cluster and of its partitioner.
 
-use super::local_placement::SavedPlace;
+use super::local_placement::{HAS_DATA, PLACE, SavedPlace};
 use super::{KEYSPACE, ROW, TOKEN, location_info, read_row};
+use crate::config::settings::Release;
+use crate::model::cell::Cell;
 use crate::model::mutation::MutationBuilder;
-use crate::ring::Token;
+use crate::model::schema::ColumnFamilySchema;
+use crate::model::slice::CellRange;
+use crate::model::version::RowVersion;
+use crate::ring::{DecoratedKey, Token};
 use crate::storage::database::{Database, WriteError};
 use crate::storage::error::ReadError;
+use crate::storage::row::RowReader;
+use crate::storage::rows::MergedRows;
+use crate::storage::sstable::SsTable;
 
 const GENERATION: &[u8] = b"Generation";
 const CLUSTER_NAME: &[u8] = b"ClusterName";
@@ -55,6 +63,11 @@ pub enum IdentityError {
          empty them, or set AutoBootstrap to false and InitialToken to have these data served"
     )]
     HoldsData(String),
+    /// A node that is on its way onto the ring or from it cannot go on as another program.
+    #[error(
+        "the node is no member of the ring ({0}): have it end what it has begun, and export it then"
+    )]
+    NoMember(String),
     /// The data cannot be written.
     #[error("cannot write the system keyspace: {0}")]
     Write(#[from] WriteError),
@@ -120,6 +133,46 @@ pub fn establish_identity(
 fn has_original_notes(storage: &Database) -> bool {
     let view = storage.family(location_info(storage)).view();
     view.tables.iter().any(|table| table.is_legacy())
+}
+
+/// Returns the rows of `LocationInfo` by which a server of the original goes on as this node, from
+/// the SSTables of that column family. Its generation will be one that this node has not had.
+pub fn identity_for_original(
+    family: &ColumnFamilySchema,
+    tables: &[SsTable],
+    release: Release,
+) -> Result<Vec<(DecoratedKey, RowVersion)>, IdentityError> {
+    let (mut kept, mut found) = (Vec::new(), 0);
+    let mut rows = MergedRows::of_whole(tables)?;
+    while let Some((key, sources)) = rows.advance()? {
+        let names: &[&[u8]] = match (key.key().as_bytes(), release) {
+            (b"L", Release::V06) => &[CLUSTER_NAME, GENERATION, PARTITIONER, TOKEN],
+            (b"L", _) => &[GENERATION, TOKEN],
+            (b"Bootstrap", Release::V05 | Release::V06) => &[HAS_DATA],
+            _ => &[],
+        };
+        let reader = RowReader::of_everything(family, sources);
+        let (mut cells, mut version) =
+            (reader.cells(CellRange::ALL, false)?, RowVersion::default());
+        while let Some(cell) = cells.advance()? {
+            if cell.name() == PLACE && !matches!(cell.value(), b"member" | b"first") {
+                return Err(IdentityError::NoMember(cell.value().escape_ascii().to_string()));
+            }
+            if !names.contains(&cell.name()) || !cell.is_live() {
+                continue;
+            }
+            found += usize::from(matches!(cell.name(), TOKEN | GENERATION));
+            version.cells.push(match (cell.name(), cell.value().first_chunk()) {
+                (GENERATION, Some(last)) => {
+                    let next = i32::from_be_bytes(*last).saturating_add(1).to_be_bytes();
+                    Cell::live(b"", GENERATION, &next, cell.timestamp().saturating_add(1))
+                }
+                _ => cell,
+            });
+        }
+        kept.push((key.clone(), version));
+    }
+    if found == 2 { Ok(kept) } else { Err(IdentityError::Incomplete) }
 }
 
 /// Fails if a column family of a user has data.

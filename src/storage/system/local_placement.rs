@@ -16,8 +16,8 @@ use crate::storage::error::ReadError;
 use std::net::IpAddr;
 
 const BOOTSTRAP: &str = "Bootstrap";
-const HAS_DATA: &[u8] = b"B";
-const PLACE: &[u8] = b"Place";
+pub(super) const HAS_DATA: &[u8] = b"B";
+pub(super) const PLACE: &[u8] = b"Place";
 const TARGET: &[u8] = b"Target";
 const REPLACED: &[u8] = b"Replaced";
 

@@ -16,7 +16,10 @@ pub mod log_guard;
 pub mod node_id;
 pub mod saved_ring;
 
-pub use identity::{Identity, IdentityError, check_no_data, establish_identity, save_generation};
+pub use identity::{
+    Identity, IdentityError, check_no_data, establish_identity, identity_for_original,
+    save_generation,
+};
 
 use super::database::Database;
 use super::error::ReadError;
