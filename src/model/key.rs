@@ -39,7 +39,10 @@ impl From<SharedBytes> for RowKey {
 
 impl fmt::Display for RowKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", String::from_utf8_lossy(&self.0).escape_debug())
+        for chunk in self.0.utf8_chunks() {
+            write!(f, "{}{}", chunk.valid().escape_debug(), chunk.invalid().escape_ascii())?;
+        }
+        Ok(())
     }
 }
 

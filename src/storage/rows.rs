@@ -188,10 +188,10 @@ impl<'a> MergedRows<'a> {
     }
 
     /// Merges whole SSTables, past the caches.
-    pub fn of_whole(tables: &'a [SsTable]) -> Result<Self, ReadError> {
+    pub fn of_whole(tables: impl IntoIterator<Item = &'a SsTable>) -> Result<Self, ReadError> {
         let whole =
             |table| RowStream::sstable(Blocks::new(table, Access::Bypass), Bound::Unbounded);
-        Ok(Self::new(tables.iter().map(whole).collect::<Result<_, _>>()?))
+        Ok(Self::new(tables.into_iter().map(whole).collect::<Result<_, _>>()?))
     }
 
     /// The next row, with all its sources; `None` at the end. After an error the merge cannot be

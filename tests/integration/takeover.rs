@@ -6,6 +6,8 @@ use alexandra::base::clock::Clock;
 use alexandra::base::context::RequestContext;
 use alexandra::base::fs::FileSystem;
 use alexandra::base::worker::Spawner;
+use alexandra::config::settings::Release;
+use alexandra::model::cell::Cell;
 use alexandra::model::comparator::Comparator;
 use alexandra::model::deletion::Deletion;
 use alexandra::model::mutation::MutationBuilder;
@@ -16,9 +18,11 @@ use alexandra::replica::{
 };
 use alexandra::ring::{Partitioner, RowRange};
 use alexandra::storage::database::{Components, StorageError};
+use alexandra::storage::legacy::WriteError;
+use alexandra::storage::legacy::export::ExportFolder;
 use alexandra::storage::offline::OfflineServer;
 use alexandra::storage::sstable::Access;
-use alexandra::storage::system::establish_identity;
+use alexandra::storage::system::{establish_identity, identity_for_original};
 use alexandra::storage::{Database, FamilyOptions, Options};
 use fastrand::Rng;
 use flate2::read::GzDecoder;
@@ -388,4 +392,83 @@ fn hints_of_the_original_are_hints_with_their_rows() {
     let cells: Vec<_> = mutation.families.iter().flat_map(|family| &family.cells).collect();
     let told: Vec<_> = cells.iter().map(|cell| (cell.name(), cell.timestamp())).collect();
     assert_eq!(told, [(&b"a"[..], 7), (b"b", 8)]);
+}
+
+/// Exports everything, of which a part may have been exported before.
+fn export(database: &Database, fs: &SimFileSystem) -> Result<ExportFolder, WriteError> {
+    let disk = Arc::new(fs.clone()) as Arc<dyn FileSystem>;
+    let to = Path::new("/back");
+    let mut folder = ExportFolder::open(&disk, to, Release::V06, Partitioner::Random, 64 << 10)?;
+    for family in database.families().filter(|it| it.schema().keyspace != "system") {
+        let view = family.view();
+        for table in &view.tables {
+            if !folder.has(family.schema(), table.generation(), &table.identity()) {
+                folder.add(family.schema(), table, &mut |_| {})?;
+            }
+        }
+        let live = view.tables.iter().map(|table| (table.generation(), table.identity()));
+        folder.retain(family.schema(), &live.collect::<Vec<_>>())?;
+    }
+    let own = database.families().find(|it| it.schema().name == "LocationInfo").unwrap();
+    let view = own.view();
+    let tables = view.tables.iter().map(|table| &**table);
+    let notes = identity_for_original(own.schema(), tables, Release::V06).unwrap();
+    folder.finish(own.schema(), &notes)?;
+    Ok(folder)
+}
+
+fn keyspace_only(content: &str) -> Vec<&str> {
+    content.lines().filter(|line| line.starts_with("Keyspace1")).collect()
+}
+
+/// Power fails after every third change to the disk during an export, which is repeated then, now
+/// and then after a compaction. The directory is taken over with every row.
+#[test]
+fn an_export_that_was_cut_off_goes_on() {
+    for (round, changes) in (0..).step_by(3).enumerate() {
+        let fs = directories();
+        let database = take_over(&fs).unwrap();
+        let expected = content(&database);
+        let mut rng = Rng::with_seed(changes);
+        fs.power_off_after(changes);
+        let is_complete = export(&database, &fs).is_ok();
+        drop(database);
+        let survivals = [Survival::Nothing, Survival::Partly, Survival::Everything];
+        fs.crash_keeping(survivals[round % 3], &mut rng);
+        let database = take_over(&fs).unwrap();
+        if round % 2 == 0 {
+            convert(&database);
+        }
+        let folder = export(&database, &fs).unwrap_or_else(|error| panic!("{changes}: {error}"));
+        assert!(folder.tables().iter().all(|table| table.left_out.is_empty()));
+        drop(database);
+        fs.create_dir_all(Path::new("/back/log")).unwrap();
+        let back = open(&fs, Options::new("/back", "/back/log")).unwrap();
+        back.finish_takeover().unwrap();
+        assert_eq!(keyspace_only(&content(&back)), keyspace_only(&expected), "{changes}");
+        let identity = establish_identity(&back, "Test Cluster", 1, false).unwrap();
+        assert!(!identity.is_new);
+        if is_complete {
+            assert!(changes > 60, "only {changes} changes were visited");
+            return;
+        }
+    }
+}
+
+/// Rows that a file of the original cannot have are left out, and named.
+#[test]
+fn rows_that_the_original_cannot_have_are_listed() {
+    let fs = directories();
+    let database = take_over(&fs).unwrap();
+    let mut row = MutationBuilder::new(database.schema(), "Keyspace1", b"\xff");
+    let family = database.schema().family_id("Keyspace1", "Standard1").unwrap();
+    row.family(family);
+    row.cell(&Cell::live(b"", b"name", b"value", 1));
+    database.apply(&row.finish(), false).unwrap();
+    database.flush(family).unwrap();
+    let folder = export(&database, &fs).unwrap();
+    let left_out: Vec<_> = folder.tables().iter().flat_map(|table| &table.left_out).collect();
+    let [left_out] = &left_out[..] else { panic!("{left_out:?}") };
+    assert_eq!((left_out.rows, &*left_out.reason), (1, "keys that are empty or not UTF-8"));
+    assert_eq!(left_out.keys, ["\\xff"]);
 }

@@ -179,14 +179,9 @@ impl RowPrinter<'_> {
         deletion: Deletion,
         stated: Option<(u64, Option<i64>)>,
     ) -> io::Result<()> {
-        let bytes = key.key().as_bytes();
-        let text = match std::str::from_utf8(bytes) {
-            Ok(text) => text.escape_debug().to_string(),
-            Err(_) => bytes.escape_ascii().to_string(),
-        };
         let token = self.partitioner.display_token(key.token());
         let kind = if self.family.is_super() { "super row" } else { "row" };
-        write!(self.out, "  {kind} \"{text}\", token {token}")?;
+        write!(self.out, "  {kind} \"{}\", token {token}", key.key())?;
         if let Some((cells, timestamp)) = stated {
             write!(self.out, ", {cells} cells")?;
             if let Some(timestamp) = timestamp {

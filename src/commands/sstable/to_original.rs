@@ -4,6 +4,8 @@ use super::export::Arguments;
 use super::target::{Configured, ToolError, families};
 use crate::commands::progress::Progress;
 use crate::config::settings::{ColumnFamilySettings, Release, SYSTEM_KEYSPACE};
+use crate::model::comparator::Comparator;
+use crate::model::schema::ColumnFamilySchema;
 use crate::replica::hint_targets;
 use crate::storage::legacy::export::{ExportFolder, LeftOut};
 use crate::storage::system::{LOCATION_INFO, identity_for_original};
@@ -24,19 +26,40 @@ pub(super) fn run(arguments: &Arguments, release: &str, to: &Path) -> Result<boo
     let (partitioner, storage) = (source.settings.partitioner, &source.settings.storage);
     let size = storage.column_index_bytes;
     let mut folder = ExportFolder::open(&source.fs, to, release, partitioner, size)?;
+    let mut is_complete = true;
     for family in families.iter().filter(|it| it.schema.keyspace != SYSTEM_KEYSPACE) {
+        if let Some(comparator) = later_comparator(&family.schema) {
+            is_complete = false;
+            complain!(
+                "NOT EXPORTED: {}: Apache Cassandra {release} has no {comparator}",
+                family.schema
+            );
+            continue;
+        }
         export(&source, family, &mut folder)?;
     }
     let is_whole = arguments.targets.is_empty();
     if is_whole {
         let is_own = |it: &&ColumnFamilySettings| it.schema.name == LOCATION_INFO;
         let own = families.iter().find(is_own).expect("the keyspace system has it");
-        let identity = identity_for_original(&own.schema, &source.open_tables(own)?, release)?;
+        let tables = source.open_tables(own)?;
+        let identity = identity_for_original(&own.schema, &tables, release)?;
         folder.finish(&own.schema, &identity)?;
     }
-    let is_complete = tell_of_left_out(&folder) & tell_of_hints(&source)?;
+    is_complete &= tell_of_left_out(&folder) & tell_of_hints(&source)?;
     tell_of_the_next_step(arguments, release, to, is_whole);
     Ok(is_complete)
+}
+
+/// A comparator of the original that came after 0.6. One of a user's own may have been there.
+fn later_comparator(family: &ColumnFamilySchema) -> Option<&str> {
+    let mut all = [Some(family.comparator()), family.subcolumn_comparator()].into_iter().flatten();
+    all.find_map(|it| match it {
+        Comparator::Custom(it) => {
+            Some(it.class_name()).filter(|name| name.starts_with("org.apache.cassandra."))
+        }
+        _ => None,
+    })
 }
 
 /// Exports the SSTables of a column family that were not exported before.

@@ -178,21 +178,23 @@ impl ExportFolder {
                 return Err(refused(path, "holds an export of another format or partitioner"));
             }
             Some(found) => found,
-            None if fs.list(path).context("list", path)?.is_empty() => {
+            None if is_empty(&**fs, path)? => {
                 let (partitioner, tables) = (partitioner_name, Vec::new());
-                Progress { release, partitioner, is_complete: false, tables }
+                Progress { release, partitioner, is_complete: true, tables }
             }
             None => return Err(refused(path, "is not empty, and holds no export")),
         };
         let (fs, path) = (Arc::clone(fs), path.to_owned());
         let mut folder = Self { fs, path, partitioner, column_index_bytes, progress };
         folder.check_files()?;
-        folder.progress.is_complete = false;
+        folder.save()?;
+        // The guard comes first: what changes from here on no server may have seen.
         let guard = folder.guard();
         let system = guard.parent().unwrap_or(&folder.path);
         directory::create(&*folder.fs, system).context("create", system)?;
         let text = b"Repeat `alexandra sstable export` to complete what is in this directory.\n";
         checked_file::replace(&*folder.fs, &guard, text)?;
+        folder.progress.is_complete = false;
         folder.save()?;
         Ok(folder)
     }
@@ -233,7 +235,7 @@ impl ExportFolder {
                         (&*it.keyspace, &*it.family, it.number) == (&folder.keyspace, name, number)
                     })
                 });
-                if is_known {
+                if is_known || entry.name.starts_with(GUARD_FILE) {
                     continue;
                 }
                 if !may_remove {
@@ -274,7 +276,7 @@ impl ExportFolder {
         if !self.link(&exported, table)? {
             let (total, bytes) = (u128::from(table.rows().max(1)), u128::from(table.size()));
             let mut writer = self.writer(family, exported.number)?;
-            let mut rows = MergedRows::of_whole(std::slice::from_ref(table))?;
+            let mut rows = MergedRows::of_whole([table])?;
             let mut seen = 0;
             while let Some((key, sources)) = rows.advance()? {
                 let reader = RowReader::of_everything(family, sources);
@@ -471,6 +473,12 @@ impl Exported {
         }
         Ok(())
     }
+}
+
+/// Whether a directory holds nothing but the beginning of an export.
+fn is_empty(fs: &dyn FileSystem, path: &Path) -> Result<bool, FileError> {
+    let entries = fs.list(path).context("list", path)?;
+    Ok(entries.iter().all(|entry| entry.name.starts_with(EXPORT_FILE)))
 }
 
 fn refused(path: &Path, reason: &str) -> WriteError {

@@ -137,9 +137,9 @@ fn has_original_notes(storage: &Database) -> bool {
 
 /// Returns the rows of `LocationInfo` by which a server of the original goes on as this node, from
 /// the SSTables of that column family. Its generation will be one that this node has not had.
-pub fn identity_for_original(
+pub fn identity_for_original<'a>(
     family: &ColumnFamilySchema,
-    tables: &[SsTable],
+    tables: impl IntoIterator<Item = &'a SsTable>,
     release: Release,
 ) -> Result<Vec<(DecoratedKey, RowVersion)>, IdentityError> {
     let (mut kept, mut found) = (Vec::new(), 0);
