@@ -381,6 +381,7 @@ impl Membership {
                 self.note_place(endpoint);
                 self.update(endpoint, None);
             }
+            Move::Removed(token) => self.remove(token, endpoint, version),
         }
     }
 

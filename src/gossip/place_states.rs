@@ -8,6 +8,8 @@
 //! NORMAL,<token>,remove,<token of a dead node>
 //! LEAVING,<token>
 //! LEFT,<token>
+//! LEFT,left,<token>             the same, as 0.5 to 0.6.5 say it
+//! LEFT,remove,<token>           the sender removed a dead node, and keeps its place: 0.5 to 0.6.5
 //! ```
 //!
 //! Nodes of 0.6 store and pass on the others, and do not act on them. `X-ALEXANDRA-PLAN`:
@@ -52,6 +54,9 @@ pub enum Move {
     Leaving(Token),
     /// The node owned this token, and owns none any more.
     Left(Token),
+    /// The node keeps its place, and an operator removed the dead node of this token through it. Up
+    /// to 0.6.5; later releases repeat the place.
+    Removed(Token),
 }
 
 /// A value of `MOVE` on which the gossip of 0.6 fails, whichever node passes it on.
@@ -73,7 +78,8 @@ impl Move {
         Ok(Some(match fields[..] {
             ["BOOT", text] => Self::Boot(token(text)?),
             ["LEAVING", text] => Self::Leaving(token(text)?),
-            ["LEFT", text] => Self::Left(token(text)?),
+            ["LEFT", text] | ["LEFT", "left", text] => Self::Left(token(text)?),
+            ["LEFT", "remove", text] => Self::Removed(token(text)?),
             ["NORMAL", text, "remove", removed, ..] => {
                 Self::Normal { token: token(text)?, removed: Some(token(removed)?) }
             }
@@ -95,6 +101,7 @@ impl Move {
             }
             Self::Leaving(token) => format!("LEAVING,{}", text(token)),
             Self::Left(token) => format!("LEFT,{}", text(token)),
+            Self::Removed(token) => format!("LEFT,remove,{}", text(token)),
         }
     }
 }
@@ -183,20 +190,25 @@ mod tests {
             ("NORMAL,5", Move::Normal { token: five.clone(), removed: None }),
             ("NORMAL,5,remove,6", Move::Normal { token: five.clone(), removed: Some(six) }),
             ("LEAVING,5", Move::Leaving(five.clone())),
-            ("LEFT,5", Move::Left(five)),
+            ("LEFT,5", Move::Left(five.clone())),
+            ("LEFT,remove,5", Move::Removed(five.clone())),
         ] {
             assert_eq!(expected.format(Partitioner::Random), value);
             assert_eq!(Move::parse(Partitioner::Random, value), Ok(Some(expected)));
         }
+        // Up to 0.6.5.
+        assert_eq!(Move::parse(Partitioner::Random, "LEFT,left,5"), Ok(Some(Move::Left(five))));
     }
 
     #[test]
     fn moves_on_which_the_original_fails_are_bad_and_those_it_ignores_are_not() {
         let parse = |value| Move::parse(Partitioner::Random, value);
-        for value in ["NORMAL", "BOOT", "BOOT,1,2", "LEFT", "LEAVING,1,", "NORMAL,1,remove"] {
+        for value in
+            ["NORMAL", "BOOT", "BOOT,1,2", "LEFT", "LEFT,1,2", "LEAVING,1,", "NORMAL,1,remove"]
+        {
             assert!(matches!(parse(value), Err(BadMove::Fields(_))), "{value}");
         }
-        for value in ["NORMAL,x", "BOOT,", "NORMAL,1,remove,y", "LEFT,1e5"] {
+        for value in ["NORMAL,x", "BOOT,", "NORMAL,1,remove,y", "LEFT,1e5", "LEFT,left"] {
             assert!(matches!(parse(value), Err(BadMove::Token(_))), "{value}");
         }
         for value in ["", "PAUSED", "normal,1", "X,1,2,3"] {
