@@ -10,20 +10,14 @@
 //! ACK      DIGESTS wanted, u8 1, STATES
 //! ACK2     STATES
 //! ```
+//!
+//! Up to 0.6.3 a node ends a message at about 1428 bytes, between two elements, and leaves the
+//! count as it was. After cut DIGESTS an ACK has u8 0 and no STATES.
 
 use super::endpoint_state::{EndpointState, VersionedValue};
 use crate::base::bytes::{ByteReader, Malformed};
 use crate::base::java::{JavaReader, JavaWriter, TooLong};
 use std::net::IpAddr;
-
-/// Fewest bytes of a digest.
-const LEAST_DIGEST: usize = 1 + 4 + 4 + 4;
-
-/// Fewest bytes of an endpoint with its state.
-const LEAST_ENDPOINT: usize = 1 + 4 + 4 + 4 + 4;
-
-/// Fewest bytes of an application state.
-const LEAST_STATE: usize = 2 + 2 + 4;
 
 /// Most states of an endpoint in a message. No node sends as many. States above
 /// [`super::admission::MAX_STATES`] are left out one by one.
@@ -112,12 +106,12 @@ impl GossipMessage {
         Ok(match kind {
             MessageKind::Syn => {
                 let cluster_name = reader.utf()?.into_owned();
-                Self::Syn { cluster_name, digests: digests(&mut reader)? }
+                Self::Syn { cluster_name, digests: digests(&mut reader, &[])? }
             }
             MessageKind::Ack => {
-                let wanted = digests(&mut reader)?;
-                reader.bool()?;
-                Self::Ack { wanted, states: states(&mut reader)? }
+                let wanted = digests(&mut reader, &[0])?;
+                let states = if reader.bool()? { states(&mut reader)? } else { Vec::new() };
+                Self::Ack { wanted, states }
             }
             MessageKind::Ack2 => Self::Ack2 { states: states(&mut reader)? },
         })
@@ -157,9 +151,24 @@ fn put_states(out: &mut Vec<u8>, states: &[(IpAddr, EndpointState)]) -> Result<(
     Ok(())
 }
 
-fn digests(reader: &mut ByteReader<'_>) -> Result<Vec<Digest>, Malformed> {
-    let count = reader.count_at_most(LEAST_DIGEST, MOST_ENDPOINTS)?;
-    (0..count).map(|_| digest(reader)).collect()
+/// Reads a list, and whether all of it is there. If it is cut, the body ends with these bytes.
+fn list<'a, T>(
+    reader: &mut ByteReader<'a>,
+    most: usize,
+    cut: &[u8],
+    element: impl Fn(&mut ByteReader<'a>) -> Result<T, Malformed>,
+) -> Result<(Vec<T>, bool), Malformed> {
+    let count = reader.count_at_most(0, most)?;
+    let mut list = Vec::new();
+    while list.len() < count && reader.rest() != cut {
+        list.push(element(reader)?);
+    }
+    let is_whole = list.len() == count;
+    Ok((list, is_whole))
+}
+
+fn digests(reader: &mut ByteReader<'_>, cut: &[u8]) -> Result<Vec<Digest>, Malformed> {
+    Ok(list(reader, MOST_ENDPOINTS, cut, digest)?.0)
 }
 
 fn digest(reader: &mut ByteReader<'_>) -> Result<Digest, Malformed> {
@@ -168,20 +177,22 @@ fn digest(reader: &mut ByteReader<'_>) -> Result<Digest, Malformed> {
 }
 
 fn states(reader: &mut ByteReader<'_>) -> Result<Vec<(IpAddr, EndpointState)>, Malformed> {
-    let count = reader.count_at_most(LEAST_ENDPOINT, MOST_ENDPOINTS)?;
-    (0..count).map(|_| Ok((reader.address()?, state(reader)?))).collect()
+    let endpoint = |it: &mut ByteReader<'_>| Ok((it.address()?, state(it)?));
+    let (states, _) = list(reader, MOST_ENDPOINTS, &[], endpoint)?;
+    Ok(states.into_iter().filter_map(|(endpoint, state)| Some((endpoint, state?))).collect())
 }
 
-/// Reads a state. Of a name that comes twice the last value counts, as in 0.6.
-fn state(reader: &mut ByteReader<'_>) -> Result<EndpointState, Malformed> {
+/// Reads a state. Of a name that comes twice the last value counts, as in 0.6. `None` for one that
+/// is cut: with its heartbeat alone the missing values would count as known.
+fn state(reader: &mut ByteReader<'_>) -> Result<Option<EndpointState>, Malformed> {
     let mut state = EndpointState::new(reader.i32()?);
     state.heartbeat = reader.i32()?;
-    for _ in 0..reader.count_at_most(LEAST_STATE, MOST_STATES)? {
-        let name = reader.utf()?.into_owned();
-        let value = reader.utf()?.into_owned();
-        state.states.insert(name, VersionedValue { value, version: reader.i32()? });
-    }
-    Ok(state)
+    let (values, is_whole) = list(reader, MOST_STATES, &[], |it| {
+        let (name, value) = (it.utf()?.into_owned(), it.utf()?.into_owned());
+        Ok((name, VersionedValue { value, version: it.i32()? }))
+    })?;
+    state.states.extend(values);
+    Ok(is_whole.then_some(state))
 }
 
 #[cfg(test)]
@@ -265,11 +276,41 @@ pub(super) mod tests {
             assert_eq!(message.encode().unwrap(), bytes);
             let padded: Vec<u8> = bytes.iter().copied().chain([0; 5]).collect();
             assert_eq!(GossipMessage::decode(message.kind(), &padded), Ok(message.clone()));
-            for cut in 0..bytes.len() {
-                let read = GossipMessage::decode(message.kind(), &bytes[..cut]);
-                assert!(read.is_err(), "{message:?} {cut}");
-            }
+            let is_read =
+                |cut: &usize| GossipMessage::decode(message.kind(), &bytes[..*cut]).is_ok();
+            let cuts: Vec<usize> = (0..bytes.len()).filter(is_read).collect();
+            let between_elements: &[usize] = match message.kind() {
+                MessageKind::Syn => &[21, 34],
+                MessageKind::Ack if bytes.len() == 35 => &[],
+                MessageKind::Ack => &[35, 52],
+                MessageKind::Ack2 => &[4, 21],
+            };
+            assert_eq!(cuts, between_elements, "{message:?}");
         }
+    }
+
+    /// Up to 0.6.3 the counts are those of the whole message.
+    #[test]
+    fn a_message_may_end_between_two_elements() {
+        let digest =
+            |last| Digest { endpoint: [10, 0, 0, last].into(), generation: 1, max_version: 2 };
+        let ack = GossipMessage::Ack { wanted: vec![digest(1), digest(2)], states: Vec::new() };
+        let cut = [&ack.encode().unwrap()[..4 + 13], &[0]].concat();
+        let read = GossipMessage::Ack { wanted: vec![digest(1)], states: Vec::new() };
+        assert_eq!(GossipMessage::decode(MessageKind::Ack, &cut), Ok(read));
+        let mut state = EndpointState::new(1);
+        let whole = ([10, 0, 0, 1].into(), state.clone());
+        for name in ["A", "B"] {
+            let value = VersionedValue { value: "v".to_owned(), version: 3 };
+            state.states.insert(name.to_owned(), value);
+        }
+        let ack2 =
+            GossipMessage::Ack2 { states: vec![whole.clone(), ([10, 0, 0, 2].into(), state)] };
+        let bytes = ack2.encode().unwrap();
+        let cut = &bytes[..bytes.len() - 10];
+        let read = GossipMessage::Ack2 { states: vec![whole] };
+        assert_eq!(GossipMessage::decode(MessageKind::Ack2, cut), Ok(read));
+        assert!(GossipMessage::decode(MessageKind::Ack2, &cut[..cut.len() - 1]).is_err());
     }
 
     #[test]
