@@ -27,6 +27,9 @@
 //!
 //! The range of a predicate counts if names are there as well. The minimum token on the right
 //! stands for the end of the ring; a node of 0.6 answers nothing if the range wraps otherwise.
+//!
+//! Up to 0.6.8 the minimum token of `RandomPartitioner` is 0, later it is -1. No key has either. So
+//! this server sends neither of them as the right token, and takes both for the end of the ring.
 
 use super::body::{put_family_name, put_key, read_family_name};
 use super::error::{BodyError, EncodeError};
@@ -351,6 +354,12 @@ fn read_name<'a>(reader: &mut ByteReader<'a>) -> Result<&'a [u8], Malformed> {
 const RANGE: i32 = 0;
 const BOUNDS: i32 = 1;
 
+/// The greatest token of a key under `RandomPartitioner`.
+const LAST_RANDOM: Token = Token::Random(1 << 127);
+
+/// A token that no key has, and that means nothing else to any release.
+const NO_KEY: Token = Token::Random((1 << 127) + 1);
+
 pub(super) fn put_bounds(
     out: &mut Vec<u8>,
     range: &RowRange,
@@ -361,7 +370,9 @@ pub(super) fn put_bounds(
         Bound::Included(token) => (BOUNDS, token),
         Bound::Excluded(token) => (RANGE, token),
     };
+    let is_random = partitioner == Partitioner::Random;
     let right = match &range.end {
+        Bound::Unbounded if is_random => &LAST_RANDOM,
         Bound::Unbounded => &Token::Minimum,
         Bound::Included(token) if token.is_minimum() => return Err(EncodeError::Range),
         Bound::Included(token) => token,
@@ -369,9 +380,12 @@ pub(super) fn put_bounds(
     };
     // Two equal ends without the left one would be the whole ring.
     let is_empty = left > right || form == RANGE && left == right;
-    if is_empty && !right.is_minimum() {
+    if is_empty && range.end != Bound::Unbounded {
         return Err(EncodeError::Range);
     }
+    let has_no_key = is_random && (is_empty || *right == Token::Random(0));
+    let (form, left, right) =
+        if has_no_key { (BOUNDS, &NO_KEY, &NO_KEY) } else { (form, left, right) };
     out.extend_from_slice(&form.to_be_bytes());
     out.put_bytes(&partitioner.token_to_bytes(left));
     out.put_bytes(&partitioner.token_to_bytes(right));
@@ -386,10 +400,8 @@ pub(super) fn read_bounds(
     let form = reader.i32()?;
     let start = partitioner.token_from_bytes(reader.bytes()?)?;
     let end = partitioner.token_from_bytes(reader.bytes()?)?;
-    // Up to 0.6.8 the minimum of `RandomPartitioner` was 0, which no key has.
-    let is_empty = if form == RANGE { start >= end } else { start > end };
-    let is_old_minimum = end == Token::Random(0) && is_empty;
-    let end = if is_old_minimum { Token::Minimum } else { end };
+    let is_old_minimum = end == Token::Random(0) && start >= end;
+    let end = if is_old_minimum || end == LAST_RANDOM { Token::Minimum } else { end };
     match form {
         RANGE => {
             let range = TokenRange { start, end };

@@ -18,7 +18,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 const STANDARD: FamilyId = FamilyId(0);
@@ -93,7 +93,13 @@ fn again(message: &Message<'_>, request: Option<&Message<'_>>) -> Vec<u8> {
         (Verb::Read, _) => ReadCommand::decode(body, &schema).unwrap().encode(&schema).unwrap(),
         (Verb::RangeSlice, _) => {
             let command = RangeCommand::decode(body, &schema, random).unwrap();
-            command.encode(&schema, random).unwrap()
+            match &command.range.end {
+                // Said otherwise here: see [`ranges_have_the_forms_of_0_6`].
+                Bound::Included(token) if *token != Token::Random(0) => {
+                    command.encode(&schema, random).unwrap()
+                }
+                _ => body.to_vec(),
+            }
         }
         (Verb::ReadResponse, Some(Verb::Mutation)) => {
             let response = WriteResponse::decode(body).unwrap();
@@ -188,29 +194,52 @@ fn recorded_digests_are_those_of_the_data() {
     }
 }
 
+/// A command for one row of a range, and the same as a peer reads it.
+fn range_read(
+    range: RowRange,
+    partitioner: Partitioner,
+) -> Result<(Vec<u8>, RowRange), EncodeError> {
+    let (slice, max_rows) = (Slice::all(None), 1);
+    let command = RangeCommand { family: STANDARD, slice, range, max_rows };
+    let body = command.encode(&schema(), partitioner)?;
+    let read = RangeCommand::decode(&body, &schema(), partitioner).unwrap();
+    Ok((body, read.range))
+}
+
+/// The end of a command for one row of a range.
+fn bounds(form: u8, left: &[u8], right: &[u8]) -> Vec<u8> {
+    let token = |token: &[u8]| [&[0, 0, 0, token.len() as u8], token].concat();
+    [vec![0, 0, 0, form], token(left), token(right), vec![0, 0, 0, 1]].concat()
+}
+
+/// 2^127 in the form of Java.
+const LAST: [u8; 17] = {
+    let mut bytes = [0; 17];
+    bytes[1] = 0x80;
+    bytes
+};
+
 #[test]
 fn ranges_have_the_forms_of_0_6() {
-    let schema = schema();
     let range = |start, end| RowRange { start, end };
     let (two, minimum) = (Token::Random(2), Bound::Included(Token::Minimum));
-    let form = |range: RowRange| {
-        let slice = Slice::all(None);
-        let command = RangeCommand { family: STANDARD, slice, range, max_rows: 1 };
-        let body = command.encode(&schema, Partitioner::Random)?;
-        assert_eq!(RangeCommand::decode(&body, &schema, Partitioner::Random), Ok(command));
-        Ok(body[body.len() - 18..body.len() - 4].to_vec())
-    };
-    let bytes = |form: u8, left: u8, right: u8| {
-        Ok(vec![0, 0, 0, form, 0, 0, 0, 1, left, 0, 0, 0, 1, right])
-    };
     let at = |number| Bound::Included(Token::Random(number));
     let behind = |number| Bound::Excluded(Token::Random(number));
-    assert_eq!(form(RowRange::all()), bytes(1, 0xff, 0xff));
-    assert_eq!(form(range(Bound::Unbounded, at(2))), bytes(1, 0xff, 2));
-    assert_eq!(form(range(at(2), at(2))), bytes(1, 2, 2));
-    assert_eq!(form(range(at(2), Bound::Unbounded)), bytes(1, 2, 0xff));
-    assert_eq!(form(range(behind(1), at(2))), bytes(0, 1, 2));
-    assert_eq!(form(range(behind(1), Bound::Unbounded)), bytes(0, 1, 0xff));
+    for (range, expected) in [
+        (RowRange::all(), bounds(1, &[0xff], &LAST)),
+        (range(Bound::Unbounded, at(2)), bounds(1, &[0xff], &[2])),
+        (range(at(2), at(2)), bounds(1, &[2], &[2])),
+        (range(at(2), Bound::Unbounded), bounds(1, &[2], &LAST)),
+        (range(behind(1), at(2)), bounds(0, &[1], &[2])),
+        (range(behind(1), Bound::Unbounded), bounds(0, &[1], &LAST)),
+    ] {
+        let (body, read) = range_read(range.clone(), Partitioner::Random).unwrap();
+        assert!(body.ends_with(&expected), "{range:?}");
+        assert_eq!(read, range);
+    }
+    let (body, read) = range_read(RowRange::all(), Partitioner::OrderPreserving).unwrap();
+    assert!(body.ends_with(&bounds(1, &[], &[])));
+    assert_eq!(read, RowRange::all());
     for unsayable in [
         range(behind(2), at(2)),
         range(behind(3), at(2)),
@@ -218,40 +247,54 @@ fn ranges_have_the_forms_of_0_6() {
         range(at(1), Bound::Excluded(two)),
         range(Bound::Unbounded, minimum),
     ] {
-        assert_eq!(form(unsayable), Err(EncodeError::Range));
+        assert_eq!(range_read(unsayable, Partitioner::Random), Err(EncodeError::Range));
+    }
+}
+
+/// As the right token 0 and -1 mean the end of the ring to some releases.
+#[test]
+fn ranges_without_keys_mean_the_same_to_all_releases() {
+    let no_key = {
+        let mut bytes = LAST;
+        bytes[16] = 1;
+        bounds(1, &bytes, &bytes)
+    };
+    let at = |number| Bound::Included(Token::Random(number));
+    let behind = |number| Bound::Excluded(Token::Random(number));
+    for (start, end) in [
+        (Bound::Unbounded, at(0)),
+        (at(0), at(0)),
+        (behind(1 << 127), Bound::Unbounded),
+        (behind(u128::MAX), Bound::Unbounded),
+    ] {
+        let (body, read) = range_read(RowRange { start, end }, Partitioner::Random).unwrap();
+        assert!(body.ends_with(&no_key), "{body:?}");
+        let keys = [0, 1, (1 << 127) - 1, 1 << 127].map(Token::Random);
+        assert!(!keys.iter().any(|token| read.contains(token)));
     }
 }
 
 /// Up to 0.6.8 the minimum token was 0.
 #[test]
 fn ranges_of_older_nodes_end_with_the_ring() {
-    let schema = schema();
-    let range = RowRange { start: Bound::Excluded(Token::Random(5)), end: Bound::Unbounded };
-    let (slice, max_rows) = (Slice::all(None), 1);
-    let command = RangeCommand { family: STANDARD, slice, range, max_rows };
-    let mut body = command.encode(&schema, Partitioner::Random).unwrap();
-    let decode = |body: &[u8]| RangeCommand::decode(body, &schema, Partitioner::Random);
-    let at = body.len() - 5;
-    body[at] = 0;
-    assert_eq!(decode(&body), Ok(command));
-    body[at] = 4;
-    assert_eq!(decode(&body), Err(BodyError::RangeWraps));
-    // From the minimum of today to 0, which a node may have for its token.
-    (body[at], body[at - 5]) = (0, 0xff);
-    let end = Bound::Included(Token::Random(0));
-    assert_eq!(decode(&body).unwrap().range, RowRange { start: Bound::Unbounded, end });
+    let (mut body, _) = range_read(RowRange::all(), Partitioner::Random).unwrap();
+    body.truncate(body.len() - bounds(1, &[0xff], &LAST).len());
+    let decode = |form, left: u8, right: u8| {
+        let body = [&body[..], &bounds(form, &[left], &[right])].concat();
+        RangeCommand::decode(&body, &schema(), Partitioner::Random).map(|command| command.range)
+    };
+    let [zero, five] = [0, 5].map(Token::Random);
+    let to_end = |start| Ok(RowRange { start, end: Bound::Unbounded });
+    assert_eq!(decode(0, 5, 0), to_end(Bound::Excluded(five.clone())));
+    assert_eq!(decode(0, 5, 4), Err(BodyError::RangeWraps));
     // The last piece of a range that begins with a key.
-    let start = Bound::Included(Token::Random(5));
-    let range = RowRange { start, end: Bound::Unbounded };
-    let command = RangeCommand { family: STANDARD, slice: Slice::all(None), range, max_rows };
-    let mut body = command.encode(&schema, Partitioner::Random).unwrap();
-    body[at] = 0;
-    assert_eq!(decode(&body), Ok(command));
-    // That token alone is something else.
-    let (start, end) = (Bound::Included(Token::Random(0)), Bound::Included(Token::Random(0)));
-    let range = RowRange { start, end };
-    let command = RangeCommand { family: STANDARD, slice: Slice::all(None), range, max_rows };
-    assert_eq!(decode(&command.encode(&schema, Partitioner::Random).unwrap()), Ok(command));
+    assert_eq!(decode(1, 5, 0), to_end(Bound::Included(five)));
+    // From 0.6.6 on they ask for the whole ring in one piece.
+    assert_eq!(decode(1, 0, 0), to_end(Bound::Included(zero.clone())));
+    assert_eq!(decode(0, 0, 0), to_end(Bound::Excluded(zero.clone())));
+    // From the minimum of today to 0, which a node may have for its token.
+    let upto_zero = RowRange { start: Bound::Unbounded, end: Bound::Included(zero) };
+    assert_eq!(decode(0, 0xff, 0), Ok(upto_zero));
 }
 
 /// Replaces a text by one of the same length.
@@ -457,9 +500,10 @@ fn slice(family: FamilyId) -> impl Strategy<Value = Slice> {
     )
 }
 
+/// Ranges that have keys, of which the end is said as it is.
 fn row_range() -> impl Strategy<Value = RowRange> {
     let token = || prop_oneof![0..9u128, Just(1 << 126), Just(1 << 127), Just(u128::MAX)];
-    (token(), token(), 0..3u8, any::<bool>()).prop_map(|(a, b, start, open)| {
+    let ranges = (token(), token(), 0..3u8, any::<bool>()).prop_map(|(a, b, start, open)| {
         let (low, high) = (a.min(b), a.max(b));
         let start = match start {
             0 => Bound::Unbounded,
@@ -468,7 +512,12 @@ fn row_range() -> impl Strategy<Value = RowRange> {
         };
         let end = if open { Bound::Unbounded } else { Bound::Included(Token::Random(high)) };
         RowRange { start, end }
-    })
+    });
+    let is_said = |range: &RowRange| match &range.end {
+        Bound::Unbounded => range.contains(&Token::Random(1 << 127)),
+        end => ![0, 1 << 127].iter().any(|&it| *end == Bound::Included(Token::Random(it))),
+    };
+    ranges.prop_filter("no keys", is_said)
 }
 
 fn mutation() -> impl Strategy<Value = RowMutation> {
