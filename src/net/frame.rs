@@ -14,6 +14,13 @@
 
 use crate::base::bytes::ByteReader;
 
+/// Advice about nodes of releases that speak otherwise.
+pub(super) const WAY_OUT: &str = "such a node cannot share a ring with this server. Stop the whole \
+     ring and take all its nodes over together: docs/takeover.md";
+
+/// First bytes of a message of 0.4 or 0.5.
+const OLD_MAGIC: u32 = 0x541c_095f;
+
 /// First bytes of every frame.
 const MAGIC: u32 = 0xca55_2dfa;
 
@@ -83,6 +90,9 @@ pub enum FrameError {
     /// No node speaks here.
     #[error("wrong magic {0:08x}")]
     Magic(u32),
+    /// Nodes of 0.4 and 0.5 speak another protocol.
+    #[error("Cassandra 0.4 or 0.5 runs there: {WAY_OUT}")]
+    Old,
     /// The length is negative or too large.
     #[error("a payload of {0} bytes is announced, of at most {MAX_FRAME_BYTES}")]
     Length(i32),
@@ -186,7 +196,8 @@ impl FrameReader {
         let mut reader = ByteReader::new(self.rest());
         let Ok(magic) = reader.u32() else { return Ok(None) };
         if magic != MAGIC {
-            return Err(FrameError::Magic(magic));
+            let is_old = magic == OLD_MAGIC;
+            return Err(if is_old { FrameError::Old } else { FrameError::Magic(magic) });
         }
         let Ok(header) = reader.u32() else { return Ok(None) };
         if header & FILE_STREAM != 0 {
@@ -259,6 +270,7 @@ mod tests {
         let with_length =
             |length: [u8; 4]| [&[0xca, 0x55, 0x2d, 0xfa, 0, 0, 1, 0], &length[..]].concat();
         assert_eq!(read(b"GET / HTTP/1.1"), Err(FrameError::Magic(0x4745_5420)));
+        assert_eq!(read(&OLD_MAGIC.to_be_bytes()), Err(FrameError::Old));
         assert_eq!(read(&with_length([0xff; 4])), Err(FrameError::Length(-1)));
         assert_eq!(read(&with_length([0x7f, 0, 0, 0])), Err(FrameError::Length(0x7f00_0000)));
         // The largest that is accepted takes no room before it is there.

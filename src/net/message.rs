@@ -9,7 +9,7 @@
 //! BYTES body
 //! ```
 
-use super::frame::MAX_MESSAGE_BYTES;
+use super::frame::{MAX_MESSAGE_BYTES, WAY_OUT};
 use super::verb::Verb;
 use crate::base::bytes::{ByteReader, Malformed};
 use crate::base::java::{JavaReader, JavaWriter, TooLong};
@@ -110,6 +110,9 @@ pub enum MessageError {
     /// The bytes do not have the form of a message; the value is the offset.
     #[error("not a message: byte {0} does not fit the format")]
     Malformed(usize),
+    /// A node of 0.6.0 writes the address of the sender without its length.
+    #[error("Cassandra 0.6.0 runs there: {WAY_OUT}")]
+    Old,
     /// No node of 0.6 sends this number.
     #[error("there is no verb of number {0}")]
     UnknownVerb(i32),
@@ -136,6 +139,10 @@ impl<'a> Message<'a> {
     /// Reads the message at the beginning of a payload and ignores bytes after it. The stage is
     /// that of the verb; the text of the sender is ignored.
     pub fn decode(payload: &'a [u8]) -> Result<Self, MessageError> {
+        Self::read(payload).map_err(|error| if is_old(payload) { MessageError::Old } else { error })
+    }
+
+    fn read(payload: &'a [u8]) -> Result<Self, MessageError> {
         let mut reader = ByteReader::new(payload);
         let id = MessageId::from(&*reader.utf()?);
         let from = reader.address()?;
@@ -179,6 +186,18 @@ impl<'a> Message<'a> {
         out.put_bytes(self.body);
         Ok(out)
     }
+}
+
+/// Whether a payload begins like a message of 0.6.0.
+fn is_old(payload: &[u8]) -> bool {
+    let mut reader = ByteReader::new(payload);
+    let mut verb = || {
+        reader.utf()?;
+        reader.take(4)?;
+        reader.utf()?;
+        reader.i32()
+    };
+    verb().is_ok_and(|ordinal| Verb::from_ordinal(ordinal).is_some())
 }
 
 #[cfg(test)]
@@ -241,6 +260,15 @@ mod tests {
         fn any_bytes_are_read_without_panic(bytes: Vec<u8>) {
             let _ = Message::decode(&bytes);
         }
+    }
+
+    #[test]
+    fn a_message_of_0_6_0_is_told_apart() {
+        let from = IpAddr::from([127, 0, 0, 1]);
+        let message = Message::new(MessageId::from("77"), from, Verb::GossipDigestSyn, b"body");
+        let mut bytes = message.encode().unwrap();
+        assert_eq!(bytes.remove(4), 4);
+        assert_eq!(Message::decode(&bytes), Err(MessageError::Old));
     }
 
     #[test]

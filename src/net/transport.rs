@@ -1,5 +1,6 @@
 //! The carrier of messages between nodes: the network, or a simulated one.
 
+use super::message::MessageError;
 use super::verb::Channel;
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Debug};
@@ -45,7 +46,10 @@ pub trait Transport: Send + Sync + Debug {
 pub trait Inbound: Send + Sync {
     /// Takes the payload of a frame: a message, perhaps with meaningless bytes after it. Runs on
     /// the thread of the connection, which serves others too, so it must not block.
-    fn receive(&self, payload: &[u8]);
+    ///
+    /// # Errors
+    /// If the payload is not a message. The connection goes on.
+    fn receive(&self, payload: &[u8]) -> Result<(), MessageError>;
 
     /// Takes a file that comes from this address. Nothing says which it is. The connection is
     /// closed when this has come to its end, and given up when the node stops.

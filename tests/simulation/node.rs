@@ -440,7 +440,7 @@ impl Running {
     pub(crate) fn receive(&self, message: &[u8]) {
         let _entered = self.runtime.enter();
         let large = self.has_small_ids.then(|| with_large_id(message, self.generation)).flatten();
-        self.member.receive(large.as_deref().unwrap_or(message));
+        let _ = self.member.receive(large.as_deref().unwrap_or(message));
     }
 
     pub(crate) fn coordinator(&self) -> Arc<Coordinator> {

@@ -156,6 +156,14 @@ async fn read(mut stream: TcpStream, seat: &Seat, shared: &Shared, inbound: &dyn
     }
 }
 
+/// Hands a payload on, and warns of one that is not a message.
+fn deliver(payload: &[u8], peer: SocketAddr, shared: &Shared, inbound: &dyn Inbound) {
+    if let Err(error) = inbound.receive(payload) {
+        let line = format_args!("a message of {peer} is not sound: {error}");
+        shared.reporter.warn(peer.ip(), line);
+    }
+}
+
 async fn read_all(
     stream: &mut TcpStream,
     seat: &Seat,
@@ -198,7 +206,7 @@ async fn read_all(
         let outcome = loop {
             match frames.next_frame() {
                 Ok(Some(Frame::Message(payload))) => {
-                    inbound.receive(payload);
+                    deliver(payload, seat.peer(), shared, inbound);
                     messages += 1;
                 }
                 Ok(Some(Frame::FileStream)) => {

@@ -4,6 +4,7 @@
 use super::*;
 use crate::kit::clock::ManualClock;
 use crate::net::frame::{Frame, FrameReader, put_frame};
+use crate::net::message::MessageError;
 use crate::net::transport::IncomingFile;
 use std::io::{Read, Write};
 use std::net::{TcpListener as RawListener, TcpStream as RawStream};
@@ -19,9 +20,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Ear(mpsc::Sender<Vec<u8>>);
 
 impl Inbound for Ear {
-    fn receive(&self, payload: &[u8]) {
+    fn receive(&self, payload: &[u8]) -> Result<(), MessageError> {
         // The test may have ended.
         let _ = self.0.send(payload.to_vec());
+        Ok(())
     }
 
     fn receive_file(&self, from: IpAddr, mut file: IncomingFile) -> Doing<'_, ()> {

@@ -3,21 +3,13 @@
 use super::Member;
 use crate::gossip::MessageKind;
 use crate::net::extensions::CALL;
-use crate::net::message::Message;
+use crate::net::message::{Message, MessageError};
 use crate::net::{Doing, Inbound, IncomingFile, Verb};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 impl Inbound for Member {
-    fn receive(&self, payload: &[u8]) {
-        let message = match Message::decode(payload) {
-            Ok(message) => message,
-            Err(error) => {
-                // The sender is not known.
-                let line = format_args!("a message of another node is not sound: {error}");
-                self.messenger.warn(IpAddr::V4(Ipv4Addr::UNSPECIFIED), line);
-                return;
-            }
-        };
+    fn receive(&self, payload: &[u8]) -> Result<(), MessageError> {
+        let message = Message::decode(payload)?;
         match message.verb {
             Verb::ReadResponse => self.messenger.on_response(&message),
             Verb::GossipDigestSyn => self.on_gossip(MessageKind::Syn, &message),
@@ -45,6 +37,7 @@ impl Inbound for Member {
                 }
             }
         }
+        Ok(())
     }
 
     fn receive_file(&self, from: IpAddr, file: IncomingFile) -> Doing<'_, ()> {

@@ -102,13 +102,15 @@ impl Member {
             Knowledge::Some | Knowledge::All => return,
         };
         let others = self.seeds.iter().filter(|seed| **seed != self.local);
-        let seeds: Vec<String> = others.map(IpAddr::to_string).collect();
+        let seeds: Vec<String> = others.map(|seed| format!("seed {seed}")).collect();
+        let asked =
+            if seeds.is_empty() { "member of the ring".to_owned() } else { seeds.join(", ") };
         log::warn!(
-            "no other node has {what} for {} s, neither the seeds ({}) nor members of the ring: \
-             serving on. If this node is to join them, see that they run, that ListenAddress and \
-             StoragePort are right, and that ClusterName is the same",
+            "no other node has {what} for {} s ({asked}): serving on. If this node is to join \
+             others, see that they run, that ListenAddress and StoragePort are right, that \
+             ClusterName is the same, and that they are of 0.6.1 or later: older releases cannot \
+             share a ring with this server",
             knowledge.patience().as_secs(),
-            seeds.join(", ")
         );
     }
 }

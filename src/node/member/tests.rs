@@ -135,7 +135,7 @@ fn deliver(wire: &Wire, members: &[Watched]) {
         }
         for (to, message) in sent {
             let receivers = members.iter().filter(|(it, _)| it.local == to);
-            receivers.for_each(|(it, _)| it.receive(&message));
+            receivers.for_each(|(it, _)| it.receive(&message).unwrap());
         }
     }
 }

@@ -344,8 +344,7 @@ impl Script {
 
     fn deliver_message(&self, to: u8, message: &Message<'_>) -> Result<(), Box<dyn Error>> {
         let _guard = self.runtime.enter();
-        self.node(to)?.member.receive(&message.encode()?);
-        Ok(())
+        Ok(self.node(to)?.member.receive(&message.encode()?)?)
     }
 
     fn refuse(&mut self, nodes: &[u8], known: i32, times: u32) -> Result<(), Box<dyn Error>> {
@@ -481,6 +480,6 @@ async fn unless_frozen(mut frozen: watch::Receiver<bool>, work: impl Future<Outp
 /// Gives a node the messages that arrive for it.
 async fn receive(member: Arc<Member>, mut arrivals: Arrivals<Arc<[u8]>>) {
     while let Some(message) = arrivals.recv().await {
-        member.receive(&message);
+        let _ = member.receive(&message);
     }
 }
