@@ -129,6 +129,12 @@ pub enum RestoreError {
     /// The snapshot cannot be opened. Nothing has changed.
     #[error("the snapshot cannot be used: {0}")]
     Snapshot(#[from] OpenError),
+    /// The snapshot was made by a takeover. Nothing has changed.
+    #[error(
+        "the snapshot {0} has the files of Apache Cassandra as they were before the takeover, for \
+         the way back to it: \"Quicker\" in docs/takeover.md"
+    )]
+    OfOriginal(SnapshotName),
     /// The snapshot is later than the time that is wanted. Nothing has changed.
     #[error("the snapshot {0} was taken after the time that is wanted: take an older one")]
     TooYoung(SnapshotName),

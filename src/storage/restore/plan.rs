@@ -13,9 +13,10 @@ use crate::storage::database::{
 use crate::storage::error::FileContext;
 use crate::storage::family::{ColumnFamily, Originals};
 use crate::storage::files::{self, BEFORE_RESTORE, FileName, OriginalPart};
+use crate::storage::legacy::takeover::SNAPSHOT_TAG;
 use crate::storage::manifest::Manifest;
 use crate::storage::options::Options;
-use crate::storage::snapshot::{self, Captured, Snapshot};
+use crate::storage::snapshot::{self, Captured, Snapshot, Tag};
 use crate::storage::system::log_guard::LogGuard;
 use crate::storage::system::node_id::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -209,6 +210,10 @@ fn find_snapshots(setup: &Setup, request: &Request) -> Result<Vec<Snapshot>, Res
     }
     if let Some(unknown) = keyspaces.iter().find(|name| !setup.schema.has_keyspace(name)) {
         return Err(RestoreError::UnknownKeyspace((*unknown).to_owned()));
+    }
+    let of_original = Tag::new(SNAPSHOT_TAG).ok();
+    if let Some(snapshot) = found.iter().find(|it| it.name.tag == of_original) {
+        return Err(RestoreError::OfOriginal(snapshot.name.clone()));
     }
     let too_young =
         |it: &&Snapshot| request.until_millis.is_some_and(|until| it.name.millis > until);
