@@ -19,12 +19,17 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 const BLOCK_BYTES: u64 = 64 << 10;
 
 /// Files of data directories of 0.6.13 and their JSON exports, by cluster, keyspace and name.
-fn recorded() -> BTreeMap<String, Vec<u8>> {
+fn recorded() -> &'static BTreeMap<String, Vec<u8>> {
+    static RECORDED: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(unpack);
+    &RECORDED
+}
+
+fn unpack() -> BTreeMap<String, Vec<u8>> {
     let packed = include_bytes!("../../../tests/data/sstables-0.6.13.txt.gz");
     let mut text = String::new();
     flate2::read::GzDecoder::new(packed.as_slice()).read_to_string(&mut text).unwrap();

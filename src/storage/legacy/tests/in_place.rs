@@ -223,3 +223,83 @@ fn nothing_wrong_is_read_in_silence() {
         check(&data, &index[..at], &format!("index up to {at}"));
     }
 }
+
+/// A change to a file: bytes that were written over, lost, or put in from elsewhere in it.
+#[derive(Debug, Clone)]
+enum Edit {
+    Overwrite(usize, Vec<u8>),
+    Remove(usize, usize),
+    Repeat(usize, usize, usize),
+}
+
+impl Edit {
+    fn any() -> impl Strategy<Value = Self> {
+        prop_oneof![
+            (any::<usize>(), vec(any::<u8>(), 1..9)).prop_map(|(at, new)| Self::Overwrite(at, new)),
+            (any::<usize>(), 1usize..200).prop_map(|(at, length)| Self::Remove(at, length)),
+            (any::<usize>(), 1usize..200, any::<usize>())
+                .prop_map(|(from, length, to)| Self::Repeat(from, length, to)),
+        ]
+    }
+
+    fn apply(&self, bytes: &mut Vec<u8>) {
+        let all = bytes.len().max(1);
+        let range = |at: usize, length: usize| at % all..(at % all + length).min(bytes.len());
+        match self {
+            Self::Overwrite(at, new) => {
+                let range = range(*at, new.len());
+                let length = range.len();
+                bytes[range].copy_from_slice(&new[..length]);
+            }
+            Self::Remove(at, length) => drop(bytes.drain(range(*at, *length))),
+            Self::Repeat(from, length, to) => {
+                let copy = bytes[range(*from, *length)].to_vec();
+                let to = to % (bytes.len() + 1);
+                bytes.splice(to..to, copy);
+            }
+        }
+    }
+}
+
+proptest! {
+    /// Whatever happens to the files, reads end, and with rows in order or with the damage.
+    #[test]
+    fn changed_files_are_read_or_named(
+        at in any::<proptest::sample::Index>(),
+        of_data in vec(Edit::any(), 0..4),
+        of_index in vec(Edit::any(), 0..3),
+    ) {
+        let recorded = recorded();
+        let tables: Vec<_> = recorded.keys().filter(|name| name.ends_with("-Data.db")).collect();
+        let name = *at.get(&tables);
+        let [cluster, keyspace, file] = name.splitn(3, '/').collect::<Vec<_>>()[..] else {
+            panic!("{name}")
+        };
+        let family = family(keyspace, file.split('-').next().unwrap());
+        let (mut data, mut index) =
+            (recorded[name].clone(), recorded[&name.replace("Data", "Index")].clone());
+        for edit in of_data {
+            edit.apply(&mut data);
+        }
+        for edit in of_index {
+            edit.apply(&mut index);
+        }
+        let fs = disk();
+        let path = put(&*fs, file, &data);
+        put(&*fs, &file.replace("Data", "Index"), &index);
+        let read = open(&fs, &path, &family, partitioner(cluster)).and_then(|table| {
+            let rows = walked(&table, &family)?;
+            for (key, (_, cells)) in &rows {
+                let row = found(&table, &family, key, (CellRange::ALL, false), Access::Cached)?;
+                assert_eq!(row.as_ref(), Some(cells));
+                found(&table, &family, key, (CellRange::ALL, true), Access::Cached)?;
+            }
+            Ok(())
+        });
+        match read {
+            Ok(()) => {}
+            Err(ReadError::Corrupt(damage)) => prop_assert_eq!(damage.file, path),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
