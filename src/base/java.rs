@@ -99,8 +99,9 @@ impl<'a> JavaReader<'a> for ByteReader<'a> {
     fn utf(&mut self) -> Result<Cow<'a, str>, Malformed> {
         let start = self.position();
         let bytes = self.prefixed()?;
-        if bytes.iter().all(|&byte| matches!(byte, 1..=0x7f)) {
-            return Ok(String::from_utf8_lossy(bytes));
+        // Nearly all text is of this kind, and much of it is read when old files are opened.
+        if bytes.is_ascii() && !bytes.contains(&0) {
+            return str::from_utf8(bytes).map(Cow::Borrowed).map_err(|_| Malformed(start));
         }
         let units = utf16_units(bytes).ok_or(Malformed(start))?;
         Ok(Cow::Owned(String::from_utf16_lossy(&units)))
