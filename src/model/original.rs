@@ -142,6 +142,12 @@ impl ColumnReader {
         Ok(parts.map_or(ColumnStep::Nothing, ColumnStep::Cell))
     }
 
+    /// Number of columns, or super columns, that have not begun. Those of a super column that has
+    /// begun count too.
+    pub fn left(&self) -> u32 {
+        self.columns.saturating_add(self.super_columns)
+    }
+
     /// Whether there is nothing left to read.
     pub fn is_done(&self) -> bool {
         self.columns == 0 && self.super_columns == 0

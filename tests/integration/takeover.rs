@@ -43,8 +43,8 @@ fn unpacked(packed: &[u8]) -> Vec<u8> {
     content
 }
 
-/// The SSTables of a recorded cluster, by keyspace and name.
-fn recorded(cluster: &str) -> BTreeMap<PathBuf, Vec<u8>> {
+/// The SSTables of a recorded cluster, and their JSON exports, by keyspace and name.
+pub(crate) fn recorded(cluster: &str) -> BTreeMap<PathBuf, Vec<u8>> {
     let text = unpacked(include_bytes!("../data/sstables-0.6.13.txt.gz"));
     let text = String::from_utf8(text).unwrap();
     let of_cluster = text.lines().filter_map(|line| line.strip_prefix(cluster)?.strip_prefix('/'));
@@ -53,10 +53,20 @@ fn recorded(cluster: &str) -> BTreeMap<PathBuf, Vec<u8>> {
         let (pairs, _) = hex.as_bytes().as_chunks::<2>();
         let byte = |pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
         let bytes = pairs.iter().map(|pair| byte(&pair[..])).collect();
-        let is_table = Path::new(name).extension().is_some_and(|it| it == "db");
-        is_table.then(|| (PathBuf::from(name), bytes))
+        Some((PathBuf::from(name), bytes))
     });
     files.collect()
+}
+
+fn tables(cluster: &str) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = recorded(cluster);
+    files.retain(|name, _| name.extension().is_some_and(|it| it == "db"));
+    files
+}
+
+/// The commit log of the cluster `rp`.
+pub(crate) fn recorded_segment() -> Vec<u8> {
+    unpacked(include_bytes!("../fixtures/legacy/commitlog-0.6.13-rp.log.gz"))
 }
 
 fn put(fs: &SimFileSystem, path: &Path, content: &[u8]) {
@@ -66,7 +76,7 @@ fn put(fs: &SimFileSystem, path: &Path, content: &[u8]) {
 
 fn data_directory(cluster: &str) -> SimFileSystem {
     let fs = SimFileSystem::new(1);
-    for (name, content) in recorded(cluster) {
+    for (name, content) in tables(cluster) {
         put(&fs, &Path::new("/data").join(name), &content);
     }
     fs
@@ -75,8 +85,7 @@ fn data_directory(cluster: &str) -> SimFileSystem {
 /// The directories as the original has left them when it was killed.
 fn directories() -> SimFileSystem {
     let fs = data_directory("rp");
-    let log = unpacked(include_bytes!("../fixtures/legacy/commitlog-0.6.13-rp.log.gz"));
-    put(&fs, Path::new(SEGMENT), &log);
+    put(&fs, Path::new(SEGMENT), &recorded_segment());
     fs.sync_everything();
     fs
 }
@@ -219,7 +228,7 @@ fn tools_wait_for_the_conversion() {
 fn every_file_of_the_original_is_kept() {
     let fs = directories();
     drop(take_over(&fs).unwrap());
-    for (name, content) in recorded("rp") {
+    for (name, content) in tables("rp") {
         let folder = Path::new("/data").join(name.parent().unwrap()).join("snapshots");
         let snapshot = names(&fs, folder.to_str().unwrap());
         assert_eq!(snapshot, ["1800000000000-before-alexandra"]);

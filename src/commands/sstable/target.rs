@@ -13,8 +13,10 @@ use crate::storage::caches::BlockCache;
 use crate::storage::check::Expected;
 use crate::storage::commitlog::holds_segments;
 use crate::storage::error::FileContext;
-use crate::storage::files::{FileName, LOCK_FILE};
-use crate::storage::offline::{OfflineServer, OfflineTable, TableState, lock_around};
+use crate::storage::files::{FileName, LOCK_FILE, OriginalPart};
+use crate::storage::offline::{
+    DAMAGED_FOLDER, OfflineServer, OfflineTable, TableState, lock_around,
+};
 use crate::storage::snapshot::{self, SnapshotName};
 use crate::storage::sstable::scan::Frame;
 use crate::storage::sstable::{Properties as FileProperties, SsTable, WriterOptions};
@@ -45,8 +47,8 @@ pub(super) type ToolError = Box<dyn Error>;
 
 impl ConfigArguments {
     /// Whether targets are files and folders. Otherwise they name a keyspace of the configuration
-    /// and column families of it: always if an option names the configuration, else if the first
-    /// one is no file and could be the name of a keyspace.
+    /// and column families of it: always if an option names the configuration and the first one is
+    /// no path, else if the first one is no file and could be the name of a keyspace.
     pub(super) fn takes_files(&self, targets: &[PathBuf]) -> bool {
         let is_option = self.config.is_some()
             || Properties::parse(&self.properties).config_directory().is_some();
@@ -54,7 +56,8 @@ impl ConfigArguments {
         let is_file = |target: &PathBuf| {
             target.exists() || !target.to_string_lossy().chars().all(is_in_names)
         };
-        !is_option && targets.first().is_some_and(is_file)
+        let is_path = |target: &PathBuf| target.components().count() > 1 || is_original(target);
+        targets.first().is_some_and(|it| is_path(it) || !is_option && is_file(it))
     }
 
     /// Reads the configuration.
@@ -64,6 +67,33 @@ impl ConfigArguments {
         let variable = std::env::var_os(STORAGE_CONFIG).filter(|value| !value.is_empty());
         let path = path.or_else(|| variable.map(PathBuf::from));
         Ok(load_settings(path.as_deref())?)
+    }
+
+    /// The column family of an SSTable of the original, by the folder and the name of its data
+    /// file, and the partitioner: the file does not tell.
+    pub(super) fn of_original(
+        &self,
+        data: &Path,
+    ) -> Result<(ColumnFamilySettings, Settings), ToolError> {
+        let settings = self.load()?;
+        let folder = folder_of(data).canonicalize().context("open", data)?;
+        let is_inner = |level: &&Path| level.ends_with(DAMAGED_FOLDER);
+        let keyspace = match folder.parent() {
+            Some(snapshots) if snapshots.ends_with("snapshots") => snapshots.parent(),
+            above if is_inner(&&*folder) => above,
+            _ => Some(&*folder),
+        };
+        let keyspace = keyspace.and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+        let name = data.file_name().unwrap_or_default().to_string_lossy();
+        let family = OriginalPart::parse(&name).map_or("", |(family, _, _)| family);
+        let family = family_of(&settings, &keyspace, family).map_err(|error| {
+            format!(
+                "{}: {error}. The configuration, named by --config, must have the column family \
+                 of an SSTable of Apache Cassandra; its keyspace is the name of the folder",
+                data.display()
+            )
+        })?;
+        Ok((family, settings))
     }
 
     /// Reads the configuration and locks its directories.
@@ -116,7 +146,8 @@ impl Configured {
         tables.into_iter().map(|table| self.open_table(family, &table)).collect()
     }
 
-    fn open_table(
+    /// Opens a live SSTable.
+    pub(super) fn open_table(
         &self,
         family: &ColumnFamilySettings,
         table: &OfflineTable,
@@ -311,23 +342,29 @@ pub(super) fn taken(output: &Path) -> ToolError {
     format!("{} is there already", output.display()).into()
 }
 
+/// Whether this is the data file of an SSTable of the original, by its name.
+pub(super) fn is_original(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    OriginalPart::parse(&name).is_some_and(|(_, _, part)| part == OriginalPart::Data)
+}
+
 fn sstables_in(fs: &dyn FileSystem, folder: &Path) -> Result<Vec<PathBuf>, ToolError> {
     let entries = fs.list(folder).context("list", folder)?;
-    let mut found: Vec<(String, u64)> = entries
-        .iter()
-        .filter_map(|entry| match FileName::parse(&entry.name) {
-            FileName::SsTable(family, generation) => Some((family, generation)),
+    let number = |entry: &DirEntry| match FileName::parse(&entry.name) {
+        FileName::SsTable(family, generation) => Some((family, generation)),
+        _ => match OriginalPart::parse(&entry.name)? {
+            (family, generation, OriginalPart::Data) => Some((family.to_owned(), generation)),
             _ => None,
-        })
-        .collect();
+        },
+    };
+    let numbered = |entry: &DirEntry| Some((number(entry)?, entry.name.clone()));
+    let mut found: Vec<_> = entries.iter().filter_map(numbered).collect();
     found.sort();
     if found.is_empty() {
         let text = format!("there are no SSTables in {}", folder.display());
         return Err(text.into());
     }
-    let path =
-        |(family, generation): &(String, u64)| folder.join(format!("{family}-{generation}.sst"));
-    Ok(found.iter().map(path).collect())
+    Ok(found.into_iter().map(|(_, name)| folder.join(name)).collect())
 }
 
 /// The properties of a file, with the column family and the partitioner that it was written for.

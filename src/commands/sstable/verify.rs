@@ -1,13 +1,16 @@
 //! `alexandra sstable verify`.
 
-use super::target::{ConfigArguments, Configured, Files, ToolError, families};
+use super::target::{ConfigArguments, Configured, Files, ToolError, families, is_original};
 use crate::base::fs::FileSystem;
 use crate::commands::progress::Progress;
 use crate::config::settings::ColumnFamilySettings;
 use crate::model::comparator::ComparatorRegistry;
-use crate::storage::check::{Expected, Report, verify};
-use crate::storage::offline::TableState;
+use crate::model::schema::ColumnFamilySchema;
+use crate::ring::Partitioner;
+use crate::storage::check::{Expected, Report, verify, verify_original};
+use crate::storage::offline::{OfflineTable, TableState};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -26,7 +29,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool, ToolError> {
         let files = Files::open(targets)?;
         let mut is_sound = true;
         for path in &files.paths {
-            let report = verify_file(&*files.fs, path, &Expected::default())?;
+            let report = if is_original(path) {
+                let (family, settings) = config.of_original(path)?;
+                verify_original_file(&*files.fs, path, &family.schema, settings.partitioner)?
+            } else {
+                verify_file(&*files.fs, path, &Expected::default())?
+            };
             is_sound &= print(&report);
         }
         return Ok(is_sound);
@@ -53,10 +61,8 @@ fn verify_family(
             return Ok(false);
         }
     };
-    let expected = configured.expected(schema);
     let mut is_sound = true;
     for table in offline.tables() {
-        table.check_converted()?;
         let fault = match table.state {
             TableState::Present => None,
             TableState::WrongSize { found, expected } => {
@@ -70,8 +76,12 @@ fn verify_family(
             is_sound = false;
         }
         if table.state != TableState::Missing {
-            let report = verify_file(&*configured.fs, &table.path, &expected)?;
+            let report = verify_table(configured, family, &table)?;
             is_sound &= print(&report);
+            if report.is_sound() && table.identity.is_legacy && table.state == TableState::Present {
+                // Only this compares an old file with the manifest.
+                configured.open_table(family, &table)?;
+            }
         }
     }
     Ok(is_sound)
@@ -80,6 +90,32 @@ fn verify_family(
 /// Text about a file that the manifest does not mean.
 pub(super) const OTHER_FILE: &str = "the manifest means another file of this name: an older one \
     may have been copied here, or one of another column family";
+
+/// Verifies a live SSTable.
+pub(super) fn verify_table(
+    configured: &Configured,
+    family: &ColumnFamilySettings,
+    table: &OfflineTable,
+) -> Result<Report, ToolError> {
+    let (fs, schema) = (&*configured.fs, &family.schema);
+    if table.identity.is_legacy {
+        return verify_original_file(fs, &table.path, schema, configured.settings.partitioner);
+    }
+    verify_file(fs, &table.path, &configured.expected(schema))
+}
+
+/// Verifies an SSTable of the original, with a bar of progress.
+pub(super) fn verify_original_file(
+    fs: &dyn FileSystem,
+    path: &Path,
+    family: &Arc<ColumnFamilySchema>,
+    partitioner: Partitioner,
+) -> Result<Report, ToolError> {
+    let size = path.metadata().map_or(0, |metadata| metadata.len());
+    let progress = Progress::new("Verifying", path, size);
+    let mut tell = |bytes| progress.set(bytes);
+    Ok(verify_original(fs, path, family, partitioner, &mut tell)?)
+}
 
 /// Verifies a file, with a bar of progress.
 pub(super) fn verify_file(
@@ -95,11 +131,15 @@ pub(super) fn verify_file(
 
 /// Prints a report; true if the file is sound.
 pub(super) fn print(report: &Report) -> bool {
-    let Report { file, size, blocks, .. } = report;
+    let Report { file, size, tombstones, .. } = report;
     let file = file.display();
     if report.is_sound() {
         let (rows, cells) = report.found.unwrap_or_default();
-        say!("{file}: sound, {rows} rows, {cells} cells, {blocks} blocks, {size} bytes");
+        let third = match report.blocks {
+            Some(blocks) => format!("{blocks} blocks"),
+            None => format!("{tombstones} tombstones"),
+        };
+        say!("{file}: sound, {rows} rows, {cells} cells, {third}, {size} bytes");
         return true;
     }
     say!("{file}: DAMAGED");
@@ -110,7 +150,8 @@ pub(super) fn print(report: &Report) -> bool {
         say!("  and {} more", report.more_damages);
     }
     if let Some((rows, cells)) = report.found {
-        say!("  {rows} rows and {cells} cells are in sound data blocks");
+        let place = report.blocks.map_or("can be read", |_| "are in sound data blocks");
+        say!("  {rows} rows and {cells} cells {place}");
     } else {
         say!(
             "  rows and cells were not checked: without its properties a file does not say how \

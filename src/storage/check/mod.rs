@@ -5,15 +5,17 @@
 //! rows to a new file and lists what is lost; tools print them.
 //!
 //! Reports and items of the stream do not depend on the format of a file. `blocks` is the source
-//! for our own SSTables.
+//! for our own SSTables, `original` for those of 0.4 to 0.6.
 
 mod blocks;
+mod original;
 mod report;
 mod salvage;
 #[cfg(test)]
 mod tests;
 
 pub use blocks::{SoundRows, verify};
+pub use original::{OriginalRows, verify_original};
 pub use report::{Damage, NamedRows, Report};
 pub use salvage::{Loss, Salvaged, salvage};
 

@@ -21,8 +21,10 @@ pub struct Report {
     pub stated: Option<(u64, u64)>,
     /// Numbers of rows and cells in sound blocks; `None` if the column family is not known.
     pub found: Option<(u64, u64)>,
-    /// Sound blocks.
-    pub blocks: u64,
+    /// Tombstones of cells and super columns, in sound blocks.
+    pub tombstones: u64,
+    /// Sound blocks; `None` for an SSTable of the original, which has none.
+    pub blocks: Option<u64>,
     /// Whether it was written for another column family than is expected, or with another
     /// comparator or partitioner: then it may be whole, but it does not belong here.
     pub is_foreign: bool,
@@ -48,7 +50,8 @@ impl Report {
 pub struct Damage {
     /// The damaged bytes, or those that make a wrong statement.
     pub range: Range<u64>,
-    /// Name of the part of the file that stands there, if that is known.
+    /// Name of the part of the file that stands there, if that is known; or another file of the
+    /// SSTable, whose bytes these are.
     pub part: Option<&'static str>,
     /// The fault.
     pub reason: Cow<'static, str>,
@@ -103,7 +106,8 @@ impl fmt::Display for Damage {
         let Range { start, end } = self.range;
         write!(f, "byte {start}, {} bytes", end - start)?;
         if let Some(part) = self.part {
-            write!(f, " ({part} block)")?;
+            let kind = if part.contains('.') { "" } else { " block" };
+            write!(f, " ({part}{kind})")?;
         }
         write!(f, ": {}", self.reason)?;
         if let Some(lost) = self.small {

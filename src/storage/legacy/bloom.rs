@@ -9,6 +9,9 @@
 //! The hash is MurmurHash2 with a mistake: the last one to three bytes are taken in reverse order,
 //! and as signed numbers.
 
+use crate::base::bytes::{ByteReader, Malformed};
+use crate::base::java::JavaReader;
+
 /// Bytes before the number of words.
 const BIT_SET_HEAD: &[u8; 68] = b"\xac\xed\0\x05sr\0\x10java.util.BitSet\
     \x6e\xfd\x88\x7e\x39\x34\xab\x21\x03\0\x01[\0\x04bitst\0\x02[Jxpur\0\x02[J\
@@ -16,6 +19,14 @@ const BIT_SET_HEAD: &[u8; 68] = b"\xac\xed\0\x05sr\0\x10java.util.BitSet\
 
 /// End of the data, which there is since Java 6: the class writes itself.
 const END_OF_DATA: u8 = 0x78;
+
+/// Offset of the flags in the head, and their values: Java 5 wrote fields alone.
+const FLAGS_AT: usize = 32;
+const WRITES_ITSELF: u8 = 3;
+const WRITTEN_BY_FIELDS: u8 = 2;
+
+/// Most hashes that a filter from outside may ask for. The original has none with more than 14.
+const MOST_HASHES: u32 = 64;
 
 /// Bits for each row, and for each column.
 const BITS_PER_ROW: u64 = 15;
@@ -96,6 +107,37 @@ impl BloomFilter {
         }
         out.push(END_OF_DATA);
     }
+
+    /// Whether the element may have been added.
+    pub(in crate::storage) fn may_contain(&self, element: ElementHash) -> bool {
+        self.bits(element).all(|bit| self.words[bit / 64] & 1 << (bit % 64) != 0)
+    }
+
+    /// Reads a filter that is all of these bytes, also one that Java 5 wrote.
+    pub(in crate::storage) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = ByteReader::new(bytes);
+        let hashes = reader.u32()?;
+        if !(1..=MOST_HASHES).contains(&hashes) {
+            return Err(Malformed(0));
+        }
+        let at = reader.position();
+        let mut head = reader.array::<68>()?;
+        let flags = std::mem::replace(&mut head[FLAGS_AT], BIT_SET_HEAD[FLAGS_AT]);
+        if head != *BIT_SET_HEAD || ![WRITES_ITSELF, WRITTEN_BY_FIELDS].contains(&flags) {
+            return Err(Malformed(at));
+        }
+        let at = reader.position();
+        let count = reader.count(8)?;
+        if count == 0 || count as u64 > MOST_BITS / 64 {
+            return Err(Malformed(at));
+        }
+        let words = (0..count).map(|_| reader.u64()).collect::<Result<_, _>>()?;
+        let ends = flags == WRITTEN_BY_FIELDS || reader.u8()? == END_OF_DATA;
+        if !ends || !reader.is_empty() {
+            return Err(Malformed(reader.position()));
+        }
+        Ok(Self { hashes, words })
+    }
 }
 
 impl ElementHash {
@@ -151,61 +193,8 @@ fn murmur(bytes: &[u8], seed: i32) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::bytes::{ByteReader, Malformed};
-    use crate::base::java::JavaReader;
     use proptest::collection::vec;
     use proptest::prelude::*;
-
-    /// Offset of the flags in the head.
-    const FLAGS_AT: usize = 32;
-    const WRITES_ITSELF: u8 = 3;
-    const WRITTEN_BY_FIELDS: u8 = 2;
-
-    /// Most hashes that a filter from outside may ask for. The original has none with more than 14.
-    const MOST_HASHES: u32 = 64;
-
-    /// A filter of 0.6 that cannot be read.
-    #[derive(Debug, PartialEq, Eq)]
-    struct BadFilter(usize);
-
-    impl From<Malformed> for BadFilter {
-        fn from(Malformed(at): Malformed) -> Self {
-            Self(at)
-        }
-    }
-
-    impl BloomFilter {
-        /// Whether the element may have been added.
-        fn may_contain(&self, element: ElementHash) -> bool {
-            self.bits(element).all(|bit| self.words[bit / 64] & 1 << (bit % 64) != 0)
-        }
-
-        /// Reads a filter that is all of these bytes, also one that Java 5 wrote.
-        fn decode(bytes: &[u8]) -> Result<Self, BadFilter> {
-            let mut reader = ByteReader::new(bytes);
-            let hashes = reader.u32()?;
-            if !(1..=MOST_HASHES).contains(&hashes) {
-                return Err(BadFilter(0));
-            }
-            let at = reader.position();
-            let mut head = reader.array::<68>()?;
-            let flags = std::mem::replace(&mut head[FLAGS_AT], BIT_SET_HEAD[FLAGS_AT]);
-            if head != *BIT_SET_HEAD || ![WRITES_ITSELF, WRITTEN_BY_FIELDS].contains(&flags) {
-                return Err(BadFilter(at));
-            }
-            let at = reader.position();
-            let count = reader.count(8)?;
-            if count == 0 || count as u64 > MOST_BITS / 64 {
-                return Err(BadFilter(at));
-            }
-            let words = (0..count).map(|_| reader.u64()).collect::<Result<_, _>>()?;
-            let ends = flags == WRITTEN_BY_FIELDS || reader.u8()? == END_OF_DATA;
-            if !ends || !reader.is_empty() {
-                return Err(BadFilter(reader.position()));
-            }
-            Ok(Self { hashes, words })
-        }
-    }
 
     #[test]
     fn hashes_are_those_of_the_original() {
@@ -242,7 +231,7 @@ mod tests {
         let mut bytes = Vec::new();
         filter.encode(&mut bytes);
         bytes.pop();
-        assert_eq!(BloomFilter::decode(&bytes), Err(BadFilter(bytes.len())));
+        assert_eq!(BloomFilter::decode(&bytes), Err(Malformed(bytes.len())));
         bytes[4 + FLAGS_AT] = WRITTEN_BY_FIELDS;
         assert_eq!(BloomFilter::decode(&bytes), Ok(filter));
     }
@@ -256,11 +245,11 @@ mod tests {
             bytes[at] = byte;
             BloomFilter::decode(&bytes)
         };
-        assert_eq!(changed(0, 1), Err(BadFilter(0)), "too many hashes");
-        assert_eq!(changed(3, 0), Err(BadFilter(0)), "no hashes");
-        assert_eq!(changed(9, 0), Err(BadFilter(4)), "another class");
-        assert_eq!(changed(72, 0x7f), Err(BadFilter(72)), "more words than bytes");
-        assert_eq!(changed(75, 0), Err(BadFilter(72)), "no words");
+        assert_eq!(changed(0, 1), Err(Malformed(0)), "too many hashes");
+        assert_eq!(changed(3, 0), Err(Malformed(0)), "no hashes");
+        assert_eq!(changed(9, 0), Err(Malformed(4)), "another class");
+        assert_eq!(changed(72, 0x7f), Err(Malformed(72)), "more words than bytes");
+        assert_eq!(changed(75, 0), Err(Malformed(72)), "no words");
     }
 
     proptest! {

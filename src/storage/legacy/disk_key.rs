@@ -48,7 +48,10 @@ pub(super) fn put_disk_key(
 }
 
 /// Reads a disk key; `None` if it is none of this partitioner, or its token is not that of its key.
-pub(super) fn parse_disk_key(disk_key: &str, partitioner: Partitioner) -> Option<DecoratedKey> {
+pub(in crate::storage) fn parse_disk_key(
+    disk_key: &str,
+    partitioner: Partitioner,
+) -> Option<DecoratedKey> {
     let (token, key) = match partitioner {
         Partitioner::Random => {
             let (token, key) = disk_key.split_once(':')?;

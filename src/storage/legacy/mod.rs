@@ -26,7 +26,8 @@ mod tests;
 mod writer;
 
 pub use disk_key::can_have_key;
-pub(in crate::storage) use reader::Window;
+pub(in crate::storage) use disk_key::parse_disk_key;
+pub(in crate::storage) use reader::{RowHead, Step, Window};
 pub use reader::{RowPart, TableReader};
 pub use row::{RowBody, RowBuilder};
 pub use spool::Spool;

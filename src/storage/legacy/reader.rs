@@ -23,6 +23,7 @@ use crate::model::version::RowVersion;
 use crate::ring::{DecoratedKey, Partitioner};
 use crate::storage::error::{Corrupt, FileContext, ReadError};
 use std::borrow::Cow;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -42,14 +43,37 @@ pub struct TableReader {
 
 #[derive(Debug)]
 struct OpenRow {
-    key: DecoratedKey,
-    deletion: Deletion,
+    head: RowHead,
     columns: ColumnReader,
-    /// End of the row in the file.
-    end: u64,
     /// The deletion of the super column that was read last.
     marker: Option<Cell>,
     place: LastPlace,
+}
+
+/// A row, with the places of its parts in the file.
+#[derive(Debug, Clone)]
+pub(in crate::storage) struct RowHead {
+    pub(in crate::storage) key: DecoratedKey,
+    /// The key as the file has it.
+    pub(in crate::storage) disk_key: String,
+    pub(in crate::storage) deletion: Deletion,
+    /// Number of columns or super columns.
+    pub(in crate::storage) count: u32,
+    /// Bloom filter of the names of columns.
+    pub(in crate::storage) filter: Range<u64>,
+    /// Column index.
+    pub(in crate::storage) index: Range<u64>,
+    pub(in crate::storage) columns: Range<u64>,
+}
+
+/// Smallest part of a file.
+#[derive(Debug)]
+pub(in crate::storage) enum Step {
+    Row(RowHead),
+    Cell(Cell),
+    /// The name of a super column that was never deleted.
+    SuperColumn,
+    RowEnd,
 }
 
 /// A row, or a part of one.
@@ -106,7 +130,7 @@ impl TableReader {
         };
         match self.read_cells(&mut row, max_bytes) {
             Ok(cells) => {
-                let (key, deletion) = (row.key.clone(), row.deletion);
+                let (key, deletion) = (row.head.key.clone(), row.head.deletion);
                 let is_last = row.columns.is_done();
                 if !is_last {
                     self.row = Some(row);
@@ -114,16 +138,59 @@ impl TableReader {
                 Ok(Some(RowPart { key, deletion, cells, is_last }))
             }
             Err(error) => {
-                self.window.seek(row.end);
-                Err(error.in_row(row.key.key()))
+                self.window.seek(row.head.columns.end);
+                Err(error.in_row(row.head.key.key()))
             }
         }
     }
 
+    /// Place in the file.
+    pub(in crate::storage) fn position(&self) -> u64 {
+        self.window.position()
+    }
+
+    /// Another window on a part of the file.
+    pub(in crate::storage) fn window(&self, range: Range<u64>) -> Window {
+        Window { size: range.end, ..self.window.again(range.start) }
+    }
+
+    /// Goes on with the row that begins here.
+    pub(in crate::storage) fn resume(&mut self, position: u64) {
+        self.window = self.window.again(position);
+        self.row = None;
+    }
+
+    /// Reads the next step of the file; `None` at its end. Errors are those of
+    /// [`TableReader::next_part`], but all that comes before damage was returned before.
+    pub(in crate::storage) fn step(&mut self) -> Result<Option<Step>, ReadError> {
+        let Some(mut row) = self.row.take() else {
+            if self.window.left() == 0 {
+                return Ok(None);
+            }
+            let row = self.begin_row()?;
+            let head = row.head.clone();
+            self.row = Some(row);
+            return Ok(Some(Step::Row(head)));
+        };
+        let mut record = Vec::new();
+        let is_done = row.columns.is_done();
+        let read =
+            if is_done { self.check_end(&row) } else { self.read_cell(&mut row, &mut record) };
+        if let Err(error) = read {
+            self.window.seek(row.head.columns.end);
+            return Err(error.in_row(row.head.key.key()));
+        }
+        if is_done {
+            return Ok(Some(Step::RowEnd));
+        }
+        self.row = Some(row);
+        Ok(Some(cells_of(record).pop().map_or(Step::SuperColumn, Step::Cell)))
+    }
+
     fn begin_row(&mut self) -> Result<OpenRow, ReadError> {
         match self.read_key() {
-            Ok((key, end)) => {
-                let begun = self.begin_body(key.clone(), end);
+            Ok((key, disk_key, end)) => {
+                let begun = self.begin_body((key.clone(), disk_key), end);
                 begun.map_err(|error| {
                     self.window.seek(end);
                     error.in_row(key.key())
@@ -137,31 +204,30 @@ impl TableReader {
     }
 
     /// The key of the next row, and where the row ends.
-    fn read_key(&mut self) -> Result<(DecoratedKey, u64), ReadError> {
-        let (key, length) = self.window.utf(0)?;
-        let key = key.and_then(|text| parse_disk_key(&text, self.partitioner));
-        let Some(key) = key else {
+    fn read_key(&mut self) -> Result<(DecoratedKey, String, u64), ReadError> {
+        let (disk_key, length) = self.window.utf(0)?;
+        let disk_key = disk_key.unwrap_or_default().into_owned();
+        let Some(key) = parse_disk_key(&disk_key, self.partitioner) else {
             return Err(self.window.corrupt("a row key of this partitioner should stand here"));
         };
         self.window.skip(length)?;
         let size = i32::from_be_bytes(self.window.array()?);
         match u64::try_from(size) {
             Ok(size) if size > 0 && size <= self.window.left() => {
-                Ok((key, self.window.position() + size))
+                Ok((key, disk_key, self.window.position() + size))
             }
             _ => Err(self.window.corrupt("a row is longer than the rest of the file")),
         }
     }
 
     /// Reads what stands before the columns.
-    fn begin_body(&mut self, key: DecoratedKey, end: u64) -> Result<OpenRow, ReadError> {
-        // Filter and index.
-        for _ in 0..2 {
-            let length = self.within(end, 4).and_then(|()| self.window.array())?;
-            let length = u64::from(u32::from_be_bytes(length));
-            self.within(end, length)?;
-            self.window.skip(length)?;
-        }
+    fn begin_body(
+        &mut self,
+        (key, disk_key): (DecoratedKey, String),
+        end: u64,
+    ) -> Result<OpenRow, ReadError> {
+        let filter = self.skip_part(end)?;
+        let index = self.skip_part(end)?;
         let length = DELETION_BYTES + 4;
         self.within(end, length as u64)?;
         self.window.fill(length as u64)?;
@@ -170,10 +236,21 @@ impl TableReader {
             return Err(self.window.corrupt("a row has a negative number of columns"));
         };
         self.window.skip(length as u64)?;
-        let (marker, place) = (None, LastPlace::default());
-        let row = OpenRow { key, deletion, columns, end, marker, place };
+        let (count, begin) = (columns.left(), self.window.position());
+        let head = RowHead { key, disk_key, deletion, count, filter, index, columns: begin..end };
+        let row = OpenRow { head, columns, marker: None, place: LastPlace::default() };
         self.check_end(&row)?;
         Ok(row)
+    }
+
+    /// Skips the filter or the column index of a row, and returns its place.
+    fn skip_part(&mut self, end: u64) -> Result<Range<u64>, ReadError> {
+        let length = self.within(end, 4).and_then(|()| self.window.array())?;
+        let length = u64::from(u32::from_be_bytes(length));
+        self.within(end, length)?;
+        let begin = self.window.position();
+        self.window.skip(length)?;
+        Ok(begin..begin + length)
     }
 
     /// Makes sure that the next `length` bytes belong to the row.
@@ -185,7 +262,7 @@ impl TableReader {
     }
 
     fn check_end(&self, row: &OpenRow) -> Result<(), ReadError> {
-        if !row.columns.is_done() || self.window.position() == row.end {
+        if !row.columns.is_done() || self.window.position() == row.head.columns.end {
             return Ok(());
         }
         Err(self.window.corrupt("a row is longer than its columns"))
@@ -201,16 +278,16 @@ impl TableReader {
         let repeated = record.len();
         let most = max_bytes.clamp(1, MOST_PART_BYTES);
         while !row.columns.is_done() && record.len() - repeated < most {
-            self.step(row, &mut record)?;
+            self.read_cell(row, &mut record)?;
         }
         self.check_end(row)?;
         Ok(cells_of(record))
     }
 
     /// Appends the next cell, if the next step is one.
-    fn step(&mut self, row: &mut OpenRow, record: &mut Vec<u8>) -> Result<(), ReadError> {
+    fn read_cell(&mut self, row: &mut OpenRow, record: &mut Vec<u8>) -> Result<(), ReadError> {
         loop {
-            let left = row.end - self.window.position();
+            let left = row.head.columns.end - self.window.position();
             let here = self.window.bytes();
             let here = &here[..here.len().min(usize::try_from(left).unwrap_or(usize::MAX))];
             let mut reader = ByteReader::new(here);
@@ -276,39 +353,39 @@ impl Window {
     }
 
     /// Another window on the same file, at this place.
-    pub(super) fn again(&self, position: u64) -> Self {
+    pub(in crate::storage) fn again(&self, position: u64) -> Self {
         let mut window = Self::of(Arc::clone(&self.file), &self.path, self.size);
         window.start = position;
         window
     }
 
     /// The file.
-    pub(super) fn path(&self) -> &Path {
+    pub(in crate::storage) fn path(&self) -> &Path {
         &self.path
     }
 
     /// The place in the file.
-    pub(super) fn position(&self) -> u64 {
+    pub(in crate::storage) fn position(&self) -> u64 {
         self.start + self.used as u64
     }
 
     /// Bytes of the file.
-    pub(super) fn size(&self) -> u64 {
+    pub(in crate::storage) fn size(&self) -> u64 {
         self.size
     }
 
     /// Bytes of the file that were not read yet.
-    pub(super) fn left(&self) -> u64 {
+    pub(in crate::storage) fn left(&self) -> u64 {
         self.size.saturating_sub(self.position())
     }
 
     /// All bytes that are here from the present place on.
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(in crate::storage) fn bytes(&self) -> &[u8] {
         &self.bytes[self.used..]
     }
 
     /// Makes sure that `length` bytes are here. Nothing is allocated beyond the end of the file.
-    pub(super) fn fill(&mut self, length: u64) -> Result<(), ReadError> {
+    pub(in crate::storage) fn fill(&mut self, length: u64) -> Result<(), ReadError> {
         let here = self.bytes().len() as u64;
         if here >= length {
             return Ok(());
@@ -330,7 +407,10 @@ impl Window {
     }
 
     /// The text that stands here and its length, with as many bytes after it in memory.
-    pub(super) fn utf(&mut self, after: u64) -> Result<(Option<Cow<'_, str>>, u64), ReadError> {
+    pub(in crate::storage) fn utf(
+        &mut self,
+        after: u64,
+    ) -> Result<(Option<Cow<'_, str>>, u64), ReadError> {
         self.fill(2)?;
         let length = self.bytes().first_chunk().map_or(0, |it| u16::from_be_bytes(*it));
         let length = 2 + u64::from(length);
@@ -339,7 +419,7 @@ impl Window {
     }
 
     /// The next `N` bytes.
-    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], ReadError> {
+    pub(in crate::storage) fn array<const N: usize>(&mut self) -> Result<[u8; N], ReadError> {
         self.fill(N as u64)?;
         let array = *self.bytes().first_chunk().expect("they were filled in");
         self.used += N;
@@ -347,7 +427,7 @@ impl Window {
     }
 
     /// Skips `length` bytes, which may be more than are here.
-    pub(super) fn skip(&mut self, length: u64) -> Result<(), ReadError> {
+    pub(in crate::storage) fn skip(&mut self, length: u64) -> Result<(), ReadError> {
         if length > self.left() {
             return Err(self.corrupt("the file ends too early"));
         }
@@ -356,7 +436,7 @@ impl Window {
     }
 
     /// Goes on to a later place.
-    pub(super) fn seek(&mut self, position: u64) {
+    pub(in crate::storage) fn seek(&mut self, position: u64) {
         let place = position - self.start;
         if place <= self.bytes.len() as u64 {
             self.used = place as usize;
@@ -367,7 +447,7 @@ impl Window {
     }
 
     /// Damage at the present place.
-    pub(super) fn corrupt(&self, reason: &'static str) -> ReadError {
+    pub(in crate::storage) fn corrupt(&self, reason: &'static str) -> ReadError {
         Corrupt::new(&self.path, self.position(), reason).into()
     }
 }

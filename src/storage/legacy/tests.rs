@@ -1,5 +1,6 @@
 //! Tables that 0.6.13 wrote, and laws for all others.
 
+mod checked;
 mod in_place;
 
 use super::*;

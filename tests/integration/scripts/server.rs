@@ -73,6 +73,8 @@ enum Command {
     /// Whether a client finds a row.
     Row(String),
 
+    /// Directories of Apache Cassandra 0.6.13 as recorded in a cluster, and what its tools printed.
+    Original(String),
     /// Flips a bit in the middle one of the blocks of a kind.
     Damage {
         file: String,
@@ -257,6 +259,7 @@ impl Place {
         let path = |name: &str| self.directory.join(name);
         let mut said = String::new();
         match command {
+            Command::Original(cluster) => self.put_original(cluster)?,
             Command::Damage { file, kind } => self.damage(file, kind)?,
             Command::Flip { file, before_end } => {
                 let mut bytes = fs::read(path(file))?;
@@ -358,6 +361,22 @@ impl Place {
         let mut command = Process::new(path);
         command.current_dir(&self.directory);
         command
+    }
+
+    fn put_original(&self, cluster: &str) -> Result<(), Box<dyn Error>> {
+        for (file, bytes) in crate::takeover::recorded(cluster) {
+            let is_table = file.extension().is_some_and(|it| it == "db");
+            let path = self.directory.join(if is_table { "data" } else { "json" }).join(file);
+            fs::create_dir_all(path.parent().ok_or("no folder")?)?;
+            fs::write(path, bytes)?;
+        }
+        let log = self.directory.join("commitlog");
+        fs::create_dir_all(&log)?;
+        if cluster == "rp" {
+            let segment = crate::takeover::recorded_segment();
+            fs::write(log.join("CommitLog-1795146483633.log"), segment)?;
+        }
+        Ok(())
     }
 
     fn damage(&self, file: &str, kind: &str) -> Result<(), Box<dyn Error>> {

@@ -8,12 +8,12 @@ use crate::storage::rows::MergedRows;
 use crate::storage::sstable::{Access, Blocks, CellCursor, SsTable, filter};
 use std::collections::BTreeMap;
 
-type Rows = BTreeMap<DecoratedKey, (Deletion, Vec<Cell>)>;
+pub(super) type Rows = BTreeMap<DecoratedKey, (Deletion, Vec<Cell>)>;
 
 /// Rows for each run, in these tests.
 const INTERVAL: usize = 5;
 
-fn open(
+pub(super) fn open(
     fs: &Arc<dyn FileSystem>,
     data: &Path,
     family: &Arc<ColumnFamilySchema>,
@@ -24,7 +24,7 @@ fn open(
 }
 
 /// All rows, one after the other.
-fn walked(table: &SsTable, family: &ColumnFamilySchema) -> Result<Rows, ReadError> {
+pub(super) fn walked(table: &SsTable, family: &ColumnFamilySchema) -> Result<Rows, ReadError> {
     let mut rows = Rows::new();
     let mut walk = MergedRows::of_whole(std::slice::from_ref(table))?;
     while let Some((key, sources)) = walk.advance()? {
@@ -101,7 +101,9 @@ fn recorded_tables_are_read_where_they_lie() {
 }
 
 /// Rows of many sizes: in their entries, in blocks, with a column index, alone in a run.
-fn many_rows(is_super: bool) -> (Arc<ColumnFamilySchema>, Vec<(DecoratedKey, RowVersion)>) {
+pub(super) fn many_rows(
+    is_super: bool,
+) -> (Arc<ColumnFamilySchema>, Vec<(DecoratedKey, RowVersion)>) {
     let family = family("Keyspace1", if is_super { "Super1" } else { "Standard1" });
     let sizes = [0, 1, 3, 40, 200, 1, 2, 900, 2000, 5, 5, 5, 5, 5, 5, 5, 300];
     let row = |(number, columns): (usize, &u16)| {
@@ -124,7 +126,7 @@ fn many_rows(is_super: bool) -> (Arc<ColumnFamilySchema>, Vec<(DecoratedKey, Row
     (family, sizes.iter().enumerate().map(row).collect())
 }
 
-fn write(
+pub(super) fn write(
     fs: &Arc<dyn FileSystem>,
     family: &Arc<ColumnFamilySchema>,
     rows: &[(DecoratedKey, RowVersion)],
