@@ -13,6 +13,7 @@ mod serve;
 mod snapshot;
 mod sstable;
 mod start_script;
+mod takeover;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -46,6 +47,8 @@ enum Command {
     Restore(restore::Arguments),
     /// Looks at SSTables, repairs, exports and imports them while no server runs on them
     Sstable(sstable::Arguments),
+    /// Tells what a start on the directories of Apache Cassandra would do
+    Takeover(takeover::Arguments),
     /// Prints the version
     Version,
 }
@@ -104,6 +107,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Snapshot(arguments) => snapshot::run(&arguments),
         Command::Restore(arguments) => restore::run(&arguments),
         Command::Sstable(arguments) => Ok(sstable::run(arguments)),
+        Command::Takeover(arguments) => Ok(takeover::run(&arguments)),
         Command::Version => {
             say!("alexandra {}", env!("CARGO_PKG_VERSION"));
             Ok(output::finish_telling(ExitCode::SUCCESS, output::FAILED))

@@ -16,8 +16,8 @@ pub use crate::base::worker::{Abandoned, PoolLoad};
 pub use crate::storage::answer::{take_key, take_row};
 pub use hints::{
     DurableCallback, Hint, HintBatch, HintError, HintOptions, HintPosition, HintStats, HintStore,
-    SEGMENT_BYTES as HINT_SEGMENT_BYTES, TargetStats, convert as convert_original_hints,
-    has_original_hints, targets_in as hint_targets,
+    ORIGINAL_FAMILY as ORIGINAL_HINTS, SEGMENT_BYTES as HINT_SEGMENT_BYTES, TargetStats,
+    convert as convert_original_hints, has_original_hints, targets_in as hint_targets,
 };
 pub use responder::{OwnReadiness, Readiness, Responder, ResponderOptions};
 pub use verbs::{

@@ -14,6 +14,8 @@ mod to_original;
 mod verify;
 
 pub(super) use old_tools::OldTool;
+pub(super) use target::all_families;
+pub(super) use verify::verify_original_file;
 
 use super::output;
 use super::serve::start_logging;

@@ -228,7 +228,10 @@ pub(super) fn families(
     }
 }
 
-fn all_families(settings: &Settings) -> impl Iterator<Item = ColumnFamilySettings> {
+/// All column families, those of the keyspace `system` first.
+pub(in crate::commands) fn all_families(
+    settings: &Settings,
+) -> impl Iterator<Item = ColumnFamilySettings> {
     let own = settings.keyspaces.iter().flat_map(|keyspace| &keyspace.column_families);
     settings.system_column_families().into_iter().chain(own.cloned())
 }

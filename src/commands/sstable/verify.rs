@@ -105,7 +105,7 @@ pub(super) fn verify_table(
 }
 
 /// Verifies an SSTable of the original, with a bar of progress.
-pub(super) fn verify_original_file(
+pub(in crate::commands) fn verify_original_file(
     fs: &dyn FileSystem,
     path: &Path,
     family: &Arc<ColumnFamilySchema>,

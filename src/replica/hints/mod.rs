@@ -71,7 +71,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 pub use delivery::{Hint, HintBatch};
-pub use original::{convert, has_original_hints};
+pub use original::{FAMILY as ORIGINAL_FAMILY, convert, has_original_hints};
 pub use store::{HintError, HintOptions, HintStats, HintStore, SEGMENT_BYTES, TargetStats};
 pub use target::{DurableCallback, HintPosition};
 

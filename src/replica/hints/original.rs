@@ -27,8 +27,8 @@ use std::error::Error;
 use std::net::IpAddr;
 use std::ops::Bound;
 
-/// The column family of the original.
-const FAMILY: &str = "HintsColumnFamily";
+/// The column family of the keyspace `system` in which the original keeps hints.
+pub const FAMILY: &str = "HintsColumnFamily";
 
 /// Bytes of hints of the original that are read at a time.
 const PAGE_BYTES: usize = 64 << 10;

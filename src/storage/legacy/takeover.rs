@@ -22,6 +22,7 @@ use crate::storage::database::Core;
 use crate::storage::error::{FileContext, FileError};
 use crate::storage::files::{self, FileName, OriginalPart, TAKEOVER_FILE, keyspace_folders};
 use crate::storage::{directory, system};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -112,6 +113,78 @@ impl CheckedState for Takeover {
     }
 }
 
+/// Whose directories these are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stage {
+    /// Nobody's: they hold no data.
+    Empty,
+    /// Those of a server of the original.
+    Original,
+    /// A takeover was begun, with this snapshot, and the next start goes on with it.
+    Begun(String),
+    /// A takeover was completed, with this snapshot.
+    Complete(String),
+    /// Those of a server of ours that has taken nothing over.
+    Ours,
+}
+
+/// Files of directories that a start would take over.
+#[derive(Debug)]
+pub struct Preview {
+    /// Whose directories these are.
+    pub stage: Stage,
+    /// Data files that would become live, by keyspace and column family.
+    pub tables: BTreeMap<(String, String), Vec<PathBuf>>,
+    /// Files that would be removed: unfinished and replaced SSTables, and parts of SSTables.
+    pub leftovers: Vec<PathBuf>,
+    /// Files of the original that are none of an SSTable.
+    pub others: Vec<PathBuf>,
+    /// Segments of the commit log.
+    pub segments: Vec<PathBuf>,
+    /// Number of files that the snapshot would keep.
+    pub kept: usize,
+}
+
+impl Preview {
+    /// Lists the files in these directories, and changes nothing.
+    pub fn read(
+        fs: &dyn FileSystem,
+        data_directories: &[PathBuf],
+        log_directory: &Path,
+    ) -> Result<Self, TakeoverError> {
+        let folders = Folder::all(fs, data_directories)?;
+        let segments =
+            segments_of_the_original(fs, log_directory).context("list", log_directory)?;
+        let has_data = folders.iter().any(|it| it.data_file().is_some()) || !segments.is_empty();
+        let stage = match Takeover::find(fs, data_directories)? {
+            Some(Takeover { snapshot, is_complete: true }) => Stage::Complete(snapshot),
+            Some(Takeover { snapshot, is_complete: false }) => Stage::Begun(snapshot),
+            None if has_data => Stage::Original,
+            None if folders.iter().any(|folder| folder.is_ours) => Stage::Ours,
+            None => Stage::Empty,
+        };
+        let kept = folders.iter().map(|it| it.names.len()).sum::<usize>() + segments.len();
+        let (mut tables, mut leftovers, mut others) = (BTreeMap::new(), Vec::new(), Vec::new());
+        for folder in &folders {
+            let keyspace = folder.path.file_name().unwrap_or_default().to_string_lossy();
+            let removed: Vec<_> = folder.leftovers().collect();
+            leftovers.extend(removed.iter().map(|name| folder.path.join(name)));
+            for name in folder.names.iter().filter(|name| !removed.contains(&name.as_str())) {
+                match OriginalPart::parse(name) {
+                    Some((family, _, OriginalPart::Data)) => {
+                        let family = (keyspace.clone().into_owned(), family.to_owned());
+                        let files: &mut Vec<_> = tables.entry(family).or_default();
+                        files.push(folder.path.join(name));
+                    }
+                    Some(_) => {}
+                    None => others.push(folder.path.join(name)),
+                }
+            }
+        }
+        Ok(Self { stage, tables, leftovers, others, segments, kept })
+    }
+}
+
 /// Files of the original in the folder of a keyspace.
 struct Folder {
     path: PathBuf,
@@ -141,6 +214,22 @@ impl Folder {
         }
         folders.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(folders)
+    }
+
+    /// Names that a start of the original removes: unfinished and replaced SSTables, and indexes
+    /// and filters without data. The marks of replaced ones go last: without them these would count
+    /// again.
+    fn leftovers(&self) -> impl Iterator<Item = &str> {
+        let has = |name: &str| self.names.binary_search_by(|it| it.as_str().cmp(name)).is_ok();
+        let is_left = move |name: &str| {
+            let Some((table, _)) = name.rsplit_once('-') else { return false };
+            let is_orphan =
+                OriginalPart::parse(name).is_some() && !has(&format!("{table}-Data.db"));
+            name.contains("-tmp-") || is_orphan || has(&format!("{table}{COMPACTED}"))
+        };
+        let names = || self.names.iter().map(String::as_str);
+        let marks = names().filter(|name| name.ends_with(COMPACTED));
+        names().filter(move |name| !name.ends_with(COMPACTED) && is_left(name)).chain(marks)
     }
 
     /// The first data file.
@@ -324,25 +413,14 @@ impl Takeover {
     }
 }
 
-/// Removes what a start of the original removes: unfinished and replaced SSTables, and indexes and
-/// filters without data.
+/// Removes what a start of the original removes.
 fn remove_leftovers(fs: &dyn FileSystem, folder: &Folder) -> Result<(), FileError> {
-    let has = |name: &str| folder.names.binary_search_by(|it| it.as_str().cmp(name)).is_ok();
-    let remove = |name: &str| {
+    for name in folder.leftovers() {
         let path = folder.path.join(name);
         log::info!("Removing {}: Apache Cassandra has left it half done", path.display());
-        fs.remove_file(&path).context("remove", &path)
-    };
-    let replaced = |table: &str| has(&format!("{table}{COMPACTED}"));
-    for name in folder.names.iter().filter(|name| !name.ends_with(COMPACTED)) {
-        let Some((table, _)) = name.rsplit_once('-') else { continue };
-        let is_orphan = OriginalPart::parse(name).is_some() && !has(&format!("{table}-Data.db"));
-        if name.contains("-tmp-") || is_orphan || replaced(table) {
-            remove(name)?;
-        }
+        fs.remove_file(&path).context("remove", &path)?;
     }
-    // These go last: without them the SSTables would count again.
-    folder.names.iter().filter(|name| name.ends_with(COMPACTED)).try_for_each(|name| remove(name))
+    Ok(())
 }
 
 fn copy(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<(), FileError> {

@@ -8,7 +8,7 @@ use crate::model::mutation::MutationBuilder;
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::CellRange;
 use crate::model::version::RowVersion;
-use crate::ring::{DecoratedKey, Token};
+use crate::ring::{DecoratedKey, Partitioner, Token};
 use crate::storage::database::{Database, WriteError};
 use crate::storage::error::ReadError;
 use crate::storage::row::RowReader;
@@ -84,17 +84,7 @@ pub fn establish_identity(
 ) -> Result<Identity, IdentityError> {
     let partitioner = storage.partitioner();
     let saved = Saved::read(storage)?;
-    if let Some(saved) = &saved.cluster_name
-        && saved != cluster_name.as_bytes()
-    {
-        return Err(IdentityError::ClusterName {
-            saved: String::from_utf8_lossy(saved).into_owned(),
-            configured: cluster_name.to_owned(),
-        });
-    }
-    if saved.partitioner.as_ref().is_some_and(|p| p != partitioner.class_name().as_bytes()) {
-        return Err(IdentityError::Partitioner);
-    }
+    saved.check(cluster_name, partitioner)?;
     let place = SavedPlace::read(storage)?;
     let generation = |last: &Vec<u8>| {
         let last = last.first_chunk().ok_or(IdentityError::Incomplete)?;
@@ -198,10 +188,11 @@ pub fn save_generation(storage: &Database, generation: i32) -> Result<(), Identi
     Ok(storage.sync().map_err(WriteError::from)?)
 }
 
-/// Columns that the last start has written.
+/// Columns that the last start has written, in the row `L` of [`super::LOCATION_INFO`].
 #[derive(Debug, Default)]
-struct Saved {
-    token: Option<Vec<u8>>,
+pub struct Saved {
+    /// The token, as it is stored.
+    pub token: Option<Vec<u8>>,
     generation: Option<Vec<u8>>,
     /// The timestamp of the generation.
     timestamp: Option<i64>,
@@ -211,8 +202,13 @@ struct Saved {
 
 impl Saved {
     fn read(storage: &Database) -> Result<Self, ReadError> {
+        Ok(Self::of(read_row(storage, ROW)?.cells))
+    }
+
+    /// The columns among these cells, of which later ones replace those before.
+    pub fn of(cells: impl IntoIterator<Item = Cell>) -> Self {
         let mut saved = Self::default();
-        for cell in read_row(storage, ROW)?.cells.into_iter().filter(|cell| cell.is_live()) {
+        for cell in cells.into_iter().filter(Cell::is_live) {
             let slot = match cell.name() {
                 TOKEN => &mut saved.token,
                 GENERATION => {
@@ -225,7 +221,31 @@ impl Saved {
             };
             *slot = Some(cell.value().to_vec());
         }
-        Ok(saved)
+        saved
+    }
+
+    /// Number of the last start.
+    pub fn generation(&self) -> Option<i32> {
+        Some(i32::from_be_bytes(*self.generation.as_ref()?.first_chunk()?))
+    }
+
+    /// Name of the cluster, if a release has noted it that does.
+    pub fn cluster_name(&self) -> Option<String> {
+        Some(String::from_utf8_lossy(self.cluster_name.as_ref()?).into_owned())
+    }
+
+    /// Fails if the data are of another cluster or partitioner.
+    pub fn check(&self, cluster_name: &str, partitioner: Partitioner) -> Result<(), IdentityError> {
+        if let Some(saved) = self.cluster_name()
+            && saved != cluster_name
+        {
+            let configured = cluster_name.to_owned();
+            return Err(IdentityError::ClusterName { saved, configured });
+        }
+        if self.partitioner.as_ref().is_some_and(|p| p != partitioner.class_name().as_bytes()) {
+            return Err(IdentityError::Partitioner);
+        }
+        Ok(())
     }
 
     /// The timestamp of a generation that is to replace the saved one, whichever is greater, and
@@ -266,7 +286,6 @@ pub(super) mod tests {
     use crate::kit::disk::SimFileSystem;
     use crate::model::comparator::Comparator;
     use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
-    use crate::ring::Partitioner;
     use crate::storage::database::Components;
     use crate::storage::options::FamilyOptions;
     use std::sync::Arc;

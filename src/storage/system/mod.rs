@@ -17,7 +17,7 @@ pub mod node_id;
 pub mod saved_ring;
 
 pub use identity::{
-    Identity, IdentityError, check_no_data, establish_identity, identity_for_original,
+    Identity, IdentityError, Saved, check_no_data, establish_identity, identity_for_original,
     save_generation,
 };
 
@@ -36,7 +36,8 @@ pub const KEYSPACE: &str = "system";
 /// Its column family for facts about the node.
 pub const LOCATION_INFO: &str = "LocationInfo";
 
-pub(super) const ROW: &str = "L";
+/// The row of [`LOCATION_INFO`] that has these facts.
+pub const ROW: &str = "L";
 const TOKEN: &[u8] = b"Token";
 
 fn location_info(storage: &Database) -> FamilyId {

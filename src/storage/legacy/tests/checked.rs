@@ -98,7 +98,7 @@ fn damage_is_named_and_costs_one_row() {
         ("Index", 15 * 3 + 6, b'9', "(Index.db): another row begins where it says", 0),
         ("Index", 15 * 3 + 14, 0, "(Index.db): no row begins where it says", 0),
         ("Index", 15 * 3 + 13, 0xff, "(Index.db): an offset is not after", 0),
-        ("Filter", 40, 0, "(Filter.db): the filter cannot be read", 0),
+        ("Filter", 5, 0, "(Filter.db): the filter cannot be read", 0),
     ] {
         let (text, found) = with(part, at, byte);
         assert!(text.contains(expected), "{part} {at}: {text}");
