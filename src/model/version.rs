@@ -251,6 +251,23 @@ impl RowVersion {
         self.cells = kept;
     }
 
+    /// As [`RowVersion::drop_expired`], of a part of one super column, in the form of 0.6: beside
+    /// what is left it tells the deletion of the super column even where that of the row covers it.
+    pub fn drop_expired_within_super_as_0_6(
+        &mut self,
+        family: &ColumnFamilySchema,
+        gc_before: i32,
+    ) {
+        let marker = self.cells.first().filter(|cell| is_marker(cell)).cloned();
+        self.drop_expired(family, gc_before);
+        let is_told = |marker: &Cell| {
+            let is_left = self.cells.first().is_some_and(|cell| !is_marker(cell));
+            is_left && marker.deletion().is_some_and(|it| !it.is_expired(gc_before))
+        };
+        let marker = marker.filter(is_told);
+        self.cells.splice(0..0, marker);
+    }
+
     fn fold(&mut self, family: &ColumnFamilySchema, gc_before: Option<i32>) {
         let mut fold = VersionFold::new(family, self.deletion, gc_before);
         fold.expect(self.cells.len());
@@ -463,6 +480,22 @@ mod tests {
         // It was never deleted.
         let cells = vec![tombstone(b"s", 6), tombstone(b"t", 1)];
         assert_eq!(told(Deletion::NONE, cells.clone()), cells);
+    }
+
+    /// Of a part the newest live column is not known: where nothing of it is left nothing is told.
+    #[test]
+    fn of_a_part_of_a_super_column_nodes_of_0_6_get_its_deletion_beside_what_is_left() {
+        let marker = |at, made| Cell::super_tombstone(b"s", Deletion::at(at, made));
+        let live = |at| Cell::live(b"s", b"a", b"", at);
+        let told = |cells: Vec<Cell>| {
+            let mut version = RowVersion { deletion: Deletion::at(5, 200), cells };
+            version.drop_expired_within_super_as_0_6(&family(true), 100);
+            version.cells
+        };
+        assert_eq!(told(vec![marker(3, 200), live(6)]), [marker(3, 200), live(6)]);
+        assert_eq!(told(vec![marker(7, 200), live(6)]), [marker(7, 200)]);
+        assert_eq!(told(vec![marker(3, 100), live(6)]), [live(6)], "its grace period is over");
+        assert_eq!(told(vec![marker(3, 200), live(4)]), []);
     }
 
     /// Clocks of coordinators differ: the later deletion may have been made at an earlier time.

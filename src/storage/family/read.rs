@@ -66,14 +66,13 @@ impl ColumnFamily {
         context: &RequestContext,
         access: Access,
     ) -> Result<RowVersion, ReadError> {
-        if slice.super_name().is_some() {
-            // Not all of the super column is read, so its newest live column is not known.
-            return self.read_version(key, slice, context, access);
-        }
+        // Of a part of a super column the newest live column is not known.
+        let drop_expired = match slice.super_name() {
+            Some(_) => RowVersion::drop_expired_within_super_as_0_6,
+            None => RowVersion::drop_expired_as_0_6,
+        };
         let budget = Budget::collecting(access, context);
-        self.read_row(key, budget, |row, budget| {
-            self.version(row, slice, budget, RowVersion::drop_expired_as_0_6)
-        })
+        self.read_row(key, budget, |row, budget| self.version(row, slice, budget, drop_expired))
     }
 
     fn version(
