@@ -5,25 +5,21 @@
 
 use super::output;
 use super::serve::start_logging;
-use super::sstable::{FAILED, all_families, verify_original_file};
+use super::sstable::{FAILED, ToolError, all_families, exit, open_original, verify_original_file};
 use crate::base::fs::{FileSystem, OsFileSystem};
 use crate::config::settings::{ColumnFamilySettings, SYSTEM_KEYSPACE};
 use crate::config::{Properties, Settings};
 use crate::model::cell::Cell;
 use crate::model::mutation::DecodeError;
 use crate::model::schema::Schema;
-use crate::node;
 use crate::replica::ORIGINAL_HINTS;
-use crate::storage::caches::BlockCache;
 use crate::storage::check::{Item, OriginalRows, Report};
 use crate::storage::error::{FileContext, ReadError};
 use crate::storage::files::OriginalPart;
 use crate::storage::legacy::commitlog::{SegmentError, SegmentReader};
 use crate::storage::legacy::takeover::{self, Preview, SNAPSHOT_TAG, Stage};
-use crate::storage::sstable::SsTable;
 use crate::storage::system::{LOCATION_INFO, ROW, Saved};
 use std::collections::{BTreeMap, BTreeSet};
-use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -54,29 +50,17 @@ would refuse; 2 it cannot be told.
 
 The takeover itself is what `alexandra serve` does when it is started on such directories.";
 
-/// Exit code if something is damaged, or the start would refuse.
-const DAMAGED: u8 = 1;
-
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
     start_logging("error");
-    if !arguments.dry_run {
-        complain!(
-            "Directories are taken over by the first start on them: `alexandra serve`, with the \
-             same configuration. --dry-run tells what that would do"
-        );
-        return ExitCode::from(FAILED);
-    }
-    match preview(arguments) {
-        Ok(true) => output::finish_telling(ExitCode::SUCCESS, FAILED),
-        Ok(false) => output::finish_telling(ExitCode::from(DAMAGED), FAILED),
-        Err(error) => {
-            complain!("{error}");
-            ExitCode::from(FAILED)
-        }
-    }
+    let done = if arguments.dry_run {
+        preview(arguments)
+    } else {
+        let text = "directories are taken over by the first start on them: `alexandra serve`, with \
+                    the same configuration. --dry-run tells what that would do";
+        Err(text.into())
+    };
+    output::finish_telling(exit(done), FAILED)
 }
-
-type Told<T> = Result<T, Box<dyn Error>>;
 
 /// A preview under way.
 struct Run {
@@ -93,7 +77,7 @@ struct Run {
 }
 
 /// Prints the preview; true if all is sound and the start would go on.
-fn preview(arguments: &Arguments) -> Told<bool> {
+fn preview(arguments: &Arguments) -> Result<bool, ToolError> {
     let properties = Properties::parse(&arguments.properties);
     let config = arguments.config.clone().or_else(|| properties.config_directory());
     let mut run = Run {
@@ -162,7 +146,7 @@ fn tell_stage(stage: &Stage) -> bool {
 }
 
 impl Run {
-    fn tell_tables(&mut self, preview: &Preview) -> Told<()> {
+    fn tell_tables(&mut self, preview: &Preview) -> Result<(), ToolError> {
         let families: BTreeMap<_, _> = all_families(&self.settings)
             .map(|it| ((it.schema.keyspace.clone(), it.schema.name.clone()), it))
             .collect();
@@ -187,7 +171,11 @@ impl Run {
         Ok(())
     }
 
-    fn tell_family(&mut self, family: &ColumnFamilySettings, files: &[PathBuf]) -> Told<()> {
+    fn tell_family(
+        &mut self,
+        family: &ColumnFamilySettings,
+        files: &[PathBuf],
+    ) -> Result<(), ToolError> {
         let schema = &family.schema;
         let (mut bytes, mut tombstones, mut found) = (0, 0, (0, 0));
         let (mut reports, mut gone) = (Vec::new(), 0);
@@ -239,11 +227,7 @@ impl Run {
 
     /// Whether a start could open a damaged SSTable.
     fn check_start(&mut self, family: &ColumnFamilySettings, path: &Path) {
-        let interval = node::family_options(&self.settings, family).index_interval;
-        let cache = Arc::new(BlockCache::new(0));
-        let form = (&family.schema, interval);
-        let opened =
-            SsTable::open_legacy(&self.fs, path, 1, self.settings.partitioner, &cache, form);
+        let opened = open_original(&self.fs, path, 1, &self.settings, family);
         let Err(error) = opened else { return };
         if self.accepts_data_loss {
             say!("{}: the start would move it to the folder damaged, and lose it", path.display());
@@ -260,7 +244,7 @@ impl Run {
         family: &ColumnFamilySettings,
         path: &Path,
         report: &Report,
-    ) -> Told<()> {
+    ) -> Result<(), ToolError> {
         if family.schema.keyspace != SYSTEM_KEYSPACE {
             return Ok(());
         }

@@ -159,6 +159,16 @@ pub fn sibling(data: &Path, part: OriginalPart) -> PathBuf {
     data.with_file_name(format!("{table}-{part:?}.db"))
 }
 
+/// Files of the SSTable of this path: one of ours, or the three of the original, of which this is
+/// the data file. That is the last: without it the others are nothing.
+pub fn parts(table: &Path) -> Vec<PathBuf> {
+    let name = table.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if OriginalPart::parse(name).is_none() {
+        return vec![table.to_owned()];
+    }
+    OriginalPart::STORED.map(|part| sibling(table, part)).into()
+}
+
 /// A file of an SSTable of the original that is being written. The original removes files of such
 /// names when it starts.
 pub fn unfinished_original(

@@ -226,16 +226,6 @@ pub struct OfflineTable {
     pub identity: TableIdentity,
 }
 
-impl OfflineTable {
-    /// Refuses an SSTable of the original.
-    pub fn check_converted(&self) -> Result<(), TakeoverError> {
-        if self.identity.is_legacy {
-            return Err(TakeoverError::NotConverted(self.path.clone()));
-        }
-        Ok(())
-    }
-}
-
 /// Whether a file is the one that the manifest means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TableState {
@@ -313,7 +303,9 @@ impl OfflineFamily {
         for generation in replaced {
             next.sstables.remove(generation);
             if let Some((path, _)) = self.files.get(generation) {
-                kept.push(link_aside(&*fs, path)?);
+                for part in files::parts(path).iter().filter(|part| fs.exists(part)) {
+                    kept.push(link_aside(&*fs, part)?);
+                }
                 next.obsolete.insert(*generation);
             }
         }
@@ -337,7 +329,9 @@ impl OfflineFamily {
         }
         for generation in replaced {
             if let Some((path, _)) = self.files.remove(generation) {
-                fs.remove_file(&path).context("remove", &path)?;
+                for part in files::parts(&path).iter().filter(|part| fs.exists(part)) {
+                    fs.remove_file(part).context("remove", part)?;
+                }
             }
         }
         Ok((names, kept))

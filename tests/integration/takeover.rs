@@ -20,7 +20,6 @@ use alexandra::ring::{Partitioner, RowRange};
 use alexandra::storage::database::{Components, StorageError};
 use alexandra::storage::legacy::WriteError;
 use alexandra::storage::legacy::export::ExportFolder;
-use alexandra::storage::offline::OfflineServer;
 use alexandra::storage::sstable::Access;
 use alexandra::storage::system::{establish_identity, identity_for_original};
 use alexandra::storage::{Database, FamilyOptions, Options};
@@ -209,18 +208,6 @@ fn rows_of_files_and_commit_log_are_there_before_and_after_the_conversion() {
     drop(database);
     let again = take_over(&fs).unwrap();
     assert_eq!(content(&again), before);
-}
-
-/// They would take an old file for a damaged one of ours.
-#[test]
-fn tools_wait_for_the_conversion() {
-    let fs = directories();
-    drop(take_over(&fs).unwrap());
-    let (log, disk) = (Path::new("/log"), Arc::new(fs.clone()) as Arc<dyn FileSystem>);
-    let tools = OfflineServer::lock(&disk, &["/data".into()], log).unwrap();
-    let family = tools.family("Keyspace1", "Super1").unwrap();
-    let refused = family.tables()[0].check_converted().unwrap_err().to_string();
-    assert!(refused.contains("Super1-1-Data.db is an SSTable of Apache Cassandra"), "{refused}");
 }
 
 /// The files of the original, as they were, are in the snapshot: the way back.

@@ -1,6 +1,6 @@
 //! `alexandra sstable dump`.
 
-use super::target::{Files, ToolError};
+use super::target::{Files, ToolError, is_original};
 use crate::base::fs::{File, FileSystem};
 use crate::base::utc::UtcTime;
 use crate::model::cell::Cell;
@@ -55,6 +55,11 @@ fn dump(
     arguments: &Arguments,
     out: &mut dyn Write,
 ) -> Result<bool, ToolError> {
+    if is_original(path) {
+        let text = "is an SSTable of Apache Cassandra: `sstable verify` counts its rows, and \
+                    `sstable export` writes them";
+        return Err(format!("{} {text}", path.display()).into());
+    }
     writeln!(out, "{}", path.display())?;
     let file = fs.open(path).context("open", path)?;
     let size = file.size().context("open", path)?;

@@ -1,13 +1,12 @@
 //! `alexandra sstable export`.
 
-use super::target::{ConfigArguments, Files, ToolError, describe_itself, families};
+use super::target::{ConfigArguments, Files, ToolError, families};
 use super::to_original;
 use crate::commands::progress::Progress;
 use crate::model::comparator::hex;
 use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
 use crate::ring::Partitioner;
-use crate::storage::caches::BlockCache;
 use crate::storage::json::{Exported, Selection, Shape, export, unhex};
 use crate::storage::rows::MergedRows;
 use crate::storage::sstable::SsTable;
@@ -77,18 +76,16 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool, ToolError> {
     }
     if config.takes_files(targets) {
         let files = Files::open(targets)?;
-        let first = files.paths.first().ok_or("name an SSTable")?;
-        let (_, family, partitioner) = describe_itself(&*files.fs, first)?;
-        for other in &files.paths {
-            let (_, other_family, _) = describe_itself(&*files.fs, other)?;
-            if (&other_family.keyspace, &other_family.name) != (&family.keyspace, &family.name) {
-                let text = format!("{} is not of {family}: export it alone", other.display());
-                return Err(text.into());
+        let (mut tables, mut first) = (Vec::new(), None);
+        for path in &files.paths {
+            let (table, family, partitioner) = config.open_table(&files.fs, path)?;
+            let (of, _) = &*first.get_or_insert((Arc::clone(&family), partitioner));
+            if (&family.keyspace, &family.name) != (&of.keyspace, &of.name) {
+                return Err(format!("{} is not of {of}: export it alone", path.display()).into());
             }
+            tables.push(table);
         }
-        let cache = Arc::new(BlockCache::new(0));
-        let open = |path: &PathBuf| SsTable::open(&files.fs, path, 0, partitioner, &cache);
-        let tables = files.paths.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let (family, partitioner) = first.ok_or("name an SSTable")?;
         return run_on(&tables, (&family, partitioner), arguments);
     }
     let [_, _] = &targets[..] else {

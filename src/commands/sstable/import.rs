@@ -1,9 +1,11 @@
 //! `alexandra sstable import`.
 
+use super::scrub;
 use super::target::{
-    ConfigArguments, Configured, ToolError, check_output, family_of, folder_of, taken,
+    ConfigArguments, Configured, ToolError, check_output, family_of, folder_of, is_table, taken,
     writer_options,
 };
+use super::verify::print;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::fs::{FileSystem, OsFileSystem};
 use crate::commands::progress::Progress;
@@ -36,24 +38,57 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
 
-    /// What export, or sstable2json of old, has written
-    pub(super) json: PathBuf,
+    /// What export, or sstable2json of old, has written; or an SSTable, also one of Apache
+    /// Cassandra (`-Data.db`)
+    #[arg(value_name = "JSON | SSTABLE")]
+    pub(super) source: PathBuf,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<bool, ToolError> {
-    let settings = arguments.config.load()?;
-    let family = family_of(&settings, &arguments.keyspace, &arguments.family)?;
-    if let Some(output) = &arguments.output {
+    let Arguments { config, keyspace, family, output, source } = arguments;
+    let settings = config.load()?;
+    if let Some(output) = output.as_ref().filter(|_| is_table(source)) {
+        let targets = [source.clone(), keyspace.into(), family.into()];
+        return scrub::scrub_file(config, &targets, output, false);
+    }
+    let family = family_of(&settings, keyspace, family)?;
+    if let Some(output) = output {
         // The directories of the configuration are not touched: a server may run on them.
         let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
-        let imported = to_file(&fs, &settings, &family, &arguments.json, output)?;
+        let imported = to_file(&fs, &settings, &family, source, output)?;
         tell(&imported, std::slice::from_ref(output));
         return Ok(true);
     }
     create_directories(&settings)?;
     let configured = Configured::lock(settings)?;
-    let (imported, names) = to_store(&configured, &family, &arguments.json)?;
+    if is_table(source) {
+        return copy_table(&configured, &family, arguments);
+    }
+    let (imported, names) = to_store(&configured, &family, source)?;
     tell(&imported, &names);
+    Ok(true)
+}
+
+/// Imports a sound SSTable into a column family.
+fn copy_table(
+    configured: &Configured,
+    family: &ColumnFamilySettings,
+    arguments: &Arguments,
+) -> Result<bool, ToolError> {
+    let (fs, source, schema) = (&configured.fs, &arguments.source, &family.schema);
+    let mut offline = configured.server.family(&schema.keyspace, &schema.name)?;
+    let into = (writer_options(&configured.settings, family), Arc::clone(schema));
+    let (aim, report) = scrub::examine(&arguments.config, &**fs, source, Some(into))?;
+    if !print(&report) {
+        let text = "is damaged, or its rows sort otherwise: nothing is imported. `sstable scrub \
+                    --output` saves what can be read, and `sstable export` writes it as JSON";
+        return Err(format!("{} {text}", source.display()).into());
+    }
+    let saved = scrub::save(fs, &report, &aim, true, &mut || offline.new_path())?;
+    let (names, _) = offline.replace(&saved.unwrap_or_default(), &[])?;
+    for name in names {
+        say!("{}", name.display());
+    }
     Ok(true)
 }
 

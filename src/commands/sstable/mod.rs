@@ -14,7 +14,7 @@ mod to_original;
 mod verify;
 
 pub(super) use old_tools::OldTool;
-pub(super) use target::all_families;
+pub(super) use target::{ToolError, all_families, open_original};
 pub(super) use verify::verify_original_file;
 
 use super::output;
@@ -23,7 +23,6 @@ use crate::storage::json::ExportError;
 use clap::Subcommand;
 use std::io;
 use std::process::ExitCode;
-use target::ToolError;
 
 /// Exit code if something is damaged or lost.
 const DAMAGED: u8 = 1;
@@ -78,7 +77,7 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
 }
 
 /// Exit code of a command that did its work, true if all was sound, or of one that failed.
-fn exit(done: Result<bool, ToolError>) -> ExitCode {
+pub(super) fn exit(done: Result<bool, ToolError>) -> ExitCode {
     let error = match done {
         Ok(true) => return ExitCode::SUCCESS,
         Ok(false) => return ExitCode::from(DAMAGED),

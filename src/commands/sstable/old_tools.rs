@@ -47,7 +47,7 @@ struct ToJson {
     output: Option<PathBuf>,
     /// System property
     #[arg(short = 'D')]
-    _properties: Vec<String>,
+    properties: Vec<String>,
     sstables: Vec<PathBuf>,
 }
 
@@ -115,6 +115,7 @@ fn to_json(parsed: ToJson) -> ExitCode {
         return ExitCode::from(USAGE);
     }
     exit(export::run(&export::Arguments {
+        config: ConfigArguments { config: None, properties: parsed.properties },
         keys: parsed.keys,
         excluded: parsed.excluded,
         keys_only: parsed.keys_only,
@@ -138,7 +139,7 @@ fn from_json(parsed: FromJson) -> Result<bool, ToolError> {
         own.is_some() && own == folder
     });
     let output = if is_in_store { None } else { Some(sstable) };
-    import::run(&import::Arguments { config, keyspace, family, output, json })
+    import::run(&import::Arguments { config, keyspace, family, output, source: json })
 }
 
 #[cfg(test)]

@@ -2,12 +2,13 @@
 
 use super::target::{
     ConfigArguments, Configured, Files, ToolError, check_output, describe_itself, families,
-    writer_options,
+    is_original, writer_options,
 };
-use super::verify::{OTHER_FILE, print, verify_file};
+use super::verify::{OTHER_FILE, print, verify_file, verify_original_file, verify_table};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::fs::FileSystem;
 use crate::commands::progress::Progress;
+use crate::config::settings::ColumnFamilySettings;
 use crate::model::schema::ColumnFamilySchema;
 use crate::storage::check::{Expected, Report, Salvaged, salvage};
 use crate::storage::error::FileError;
@@ -42,7 +43,7 @@ pub(super) struct Arguments {
 }
 
 /// A damaged file, as it should be, and the column family that its rows are saved for.
-struct Aim {
+pub(super) struct Aim {
     expected: Expected,
     family: Arc<ColumnFamilySchema>,
     options: WriterOptions,
@@ -63,13 +64,18 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool, ToolError> {
     for family in families(&configured.settings, targets)? {
         let options = writer_options(&configured.settings, &family);
         let expected = configured.expected(&family.schema);
-        let aim = Aim { expected, family: family.schema, options };
-        is_sound &= scrub_family(&configured, &aim, *accept_loss)?;
+        let aim = Aim { expected, family: Arc::clone(&family.schema), options };
+        is_sound &= scrub_family(&configured, &family, &aim, *accept_loss)?;
     }
     Ok(is_sound)
 }
 
-fn scrub_family(configured: &Configured, aim: &Aim, accept_loss: bool) -> Result<bool, ToolError> {
+fn scrub_family(
+    configured: &Configured,
+    settings: &ColumnFamilySettings,
+    aim: &Aim,
+    accept_loss: bool,
+) -> Result<bool, ToolError> {
     let open = || configured.server.family(&aim.family.keyspace, &aim.family.name);
     let mut is_sound = true;
     let mut offline = match open() {
@@ -85,7 +91,6 @@ fn scrub_family(configured: &Configured, aim: &Aim, accept_loss: bool) -> Result
         opened => opened?,
     };
     for table in offline.tables() {
-        table.check_converted()?;
         let file = table.path.display();
         if table.state == TableState::Missing {
             is_sound = false;
@@ -98,12 +103,12 @@ fn scrub_family(configured: &Configured, aim: &Aim, accept_loss: bool) -> Result
             }
             continue;
         }
-        let report = verify_file(&*configured.fs, &table.path, &aim.expected)?;
+        let report = verify_table(configured, settings, &table)?;
         if report.is_sound() && table.state != TableState::Present {
             say!("{file}: {OTHER_FILE}");
             if accept_loss {
                 adopt_orphans(configured, aim)?;
-                scrub_family(configured, aim, false)?;
+                scrub_family(configured, settings, aim, false)?;
                 return Ok(false);
             }
             say!("  left as it is: put the right one back. --accept-loss makes a new manifest");
@@ -159,7 +164,7 @@ fn adopt_orphans(configured: &Configured, aim: &Aim) -> Result<(), ToolError> {
 }
 
 /// Saves what can be read of a file; `None` if something is lost and that is not accepted.
-fn save(
+pub(super) fn save(
     fs: &Arc<dyn FileSystem>,
     report: &Report,
     aim: &Aim,
@@ -170,7 +175,7 @@ fn save(
     // Each row takes more than a byte, whatever a file claims.
     let expected_rows = rows(report.stated).min(report.size).max(rows(report.found));
     let now = SystemClock::new().now_micros();
-    let (family, partitioner) = (&*aim.family, aim.options.partitioner);
+    let (family, partitioner) = (&aim.family, aim.options.partitioner);
     let options = OutputOptions::unsplit(aim.options.clone(), expected_rows, now);
     let mut sink = SplitWriter::new(Outputs::new(fs, &aim.family, options, next_path));
     let progress = Progress::new("Saving", &report.file, report.size);
@@ -188,8 +193,30 @@ fn save(
 const OUTPUT_USAGE: &str = "--output takes what is saved of one SSTable: name it, and a keyspace \
     and column family behind it if the new file is to be of these";
 
+/// Verifies a named file; what is saved of it is for this column family, else for its own.
+pub(super) fn examine(
+    config: &ConfigArguments,
+    fs: &dyn FileSystem,
+    file: &Path,
+    into: Option<(WriterOptions, Arc<ColumnFamilySchema>)>,
+) -> Result<(Aim, Report), ToolError> {
+    if !is_original(file) {
+        let aim = aim(fs, file, into)?;
+        let report = verify_file(fs, file, &aim.expected)?;
+        return Ok((aim, report));
+    }
+    let (options, family) = if let Some(into) = into {
+        into
+    } else {
+        let (family, settings) = config.of_original(file)?;
+        (writer_options(&settings, &family), family.schema)
+    };
+    let report = verify_original_file(fs, file, &family, options.partitioner)?;
+    Ok((Aim { expected: Expected::default(), family, options }, report))
+}
+
 /// Saves a file that is in no column family; what is saved may be for another one.
-fn scrub_file(
+pub(super) fn scrub_file(
     config: &ConfigArguments,
     targets: &[PathBuf],
     output: &Path,
@@ -209,8 +236,7 @@ fn scrub_file(
     let files = Files::open(std::slice::from_ref(file))?;
     let fs = &*files.fs;
     check_output(fs, output)?;
-    let aim = aim(fs, file, into)?;
-    let report = verify_file(fs, file, &aim.expected)?;
+    let (aim, report) = examine(config, fs, file, into)?;
     let is_sound = print_briefly(&report);
     if report.is_foreign {
         let text = "its rows sort otherwise than those of that column family: export them, and \

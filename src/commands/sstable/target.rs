@@ -12,7 +12,7 @@ use crate::ring::Partitioner;
 use crate::storage::caches::BlockCache;
 use crate::storage::check::Expected;
 use crate::storage::commitlog::holds_segments;
-use crate::storage::error::FileContext;
+use crate::storage::error::{FileContext, ReadError};
 use crate::storage::files::{FileName, LOCK_FILE, OriginalPart};
 use crate::storage::offline::{
     DAMAGED_FOLDER, OfflineServer, OfflineTable, TableState, lock_around,
@@ -43,21 +43,20 @@ pub(super) struct ConfigArguments {
 }
 
 /// Why a command could not do its work. An [`std::io::Error`] is of the output.
-pub(super) type ToolError = Box<dyn Error>;
+pub(in crate::commands) type ToolError = Box<dyn Error>;
 
 impl ConfigArguments {
     /// Whether targets are files and folders. Otherwise they name a keyspace of the configuration
-    /// and column families of it: always if an option names the configuration and the first one is
-    /// no path, else if the first one is no file and could be the name of a keyspace.
+    /// and column families of it: if the first one could be the name of a keyspace, and is no file
+    /// or an option names the configuration.
     pub(super) fn takes_files(&self, targets: &[PathBuf]) -> bool {
         let is_option = self.config.is_some()
             || Properties::parse(&self.properties).config_directory().is_some();
         let is_in_names = |letter: char| letter.is_alphanumeric() || letter == '_';
-        let is_file = |target: &PathBuf| {
-            target.exists() || !target.to_string_lossy().chars().all(is_in_names)
-        };
-        let is_path = |target: &PathBuf| target.components().count() > 1 || is_original(target);
-        targets.first().is_some_and(|it| is_path(it) || !is_option && is_file(it))
+        targets.first().is_some_and(|target| {
+            let could_be_name = target.to_string_lossy().chars().all(is_in_names);
+            !could_be_name || !is_option && target.exists()
+        })
     }
 
     /// Reads the configuration.
@@ -94,6 +93,22 @@ impl ConfigArguments {
             )
         })?;
         Ok((family, settings))
+    }
+
+    /// Opens an SSTable that was named, and tells its column family and partitioner.
+    pub(super) fn open_table(
+        &self,
+        fs: &Arc<dyn FileSystem>,
+        path: &Path,
+    ) -> Result<(SsTable, Arc<ColumnFamilySchema>, Partitioner), ToolError> {
+        if is_original(path) {
+            let (family, settings) = self.of_original(path)?;
+            let table = open_original(fs, path, 0, &settings, &family)?;
+            return Ok((table, family.schema, settings.partitioner));
+        }
+        let (_, family, partitioner) = describe_itself(&**fs, path)?;
+        let cache = Arc::new(BlockCache::new(0));
+        Ok((SsTable::open(fs, path, 0, partitioner, &cache)?, family, partitioner))
     }
 
     /// Reads the configuration and locks its directories.
@@ -160,13 +175,11 @@ impl Configured {
             TableState::Missing => return Err(format!("{file} is missing").into()),
         }
         let (fs, partitioner) = (&self.fs, self.settings.partitioner);
-        let cache = Arc::new(BlockCache::new(0));
         if !identity.is_legacy {
+            let cache = Arc::new(BlockCache::new(0));
             return Ok(SsTable::open(fs, path, *generation, partitioner, &cache)?);
         }
-        let interval = node::family_options(&self.settings, family).index_interval;
-        let form = (&family.schema, interval);
-        let table = SsTable::open_legacy(fs, path, *generation, partitioner, &cache, form)?;
+        let table = open_original(fs, path, *generation, &self.settings, family)?;
         if table.identity() != *identity {
             return Err(format!("{file}: {OTHER_FILE}").into());
         }
@@ -203,6 +216,19 @@ impl Configured {
             complain!("note: {error}");
         }
     }
+}
+
+/// Opens an SSTable of the original, of this column family.
+pub(in crate::commands) fn open_original(
+    fs: &Arc<dyn FileSystem>,
+    path: &Path,
+    generation: u64,
+    settings: &Settings,
+    family: &ColumnFamilySettings,
+) -> Result<SsTable, ReadError> {
+    let interval = node::family_options(settings, family).index_interval;
+    let (partitioner, cache) = (settings.partitioner, Arc::new(BlockCache::new(0)));
+    SsTable::open_legacy(fs, path, generation, partitioner, &cache, (&family.schema, interval))
 }
 
 /// Column families by name: those of a keyspace that are named after it, else all of it; all of all
@@ -349,6 +375,12 @@ pub(super) fn taken(output: &Path) -> ToolError {
 pub(super) fn is_original(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     OriginalPart::parse(&name).is_some_and(|(_, _, part)| part == OriginalPart::Data)
+}
+
+/// Whether this is an SSTable, by its name.
+pub(super) fn is_table(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    is_original(path) || matches!(FileName::parse(&name), FileName::SsTable(..))
 }
 
 fn sstables_in(fs: &dyn FileSystem, folder: &Path) -> Result<Vec<PathBuf>, ToolError> {

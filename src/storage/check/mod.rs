@@ -14,6 +14,9 @@ mod salvage;
 #[cfg(test)]
 mod tests;
 
+/// Most damages and losses that are listed.
+const MOST_LISTED: usize = 1000;
+
 pub use blocks::{SoundRows, verify};
 pub use original::{OriginalRows, verify_original};
 pub use report::{Damage, NamedRows, Report};

@@ -6,7 +6,7 @@
 //! `Filter.db` with the rows. After damage it continues where `Index.db` says that a row begins.
 //! Memory depends on the size of a column, of `Filter.db` and of the filter of a row.
 
-use super::{Damage, Item, Loss, NamedRows, Report};
+use super::{Damage, Item, Loss, MOST_LISTED, NamedRows, Report};
 use crate::base::bytes::ByteReader;
 use crate::base::fs::FileSystem;
 use crate::model::cell::{Cell, CellState};
@@ -20,9 +20,6 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-
-/// Most damages, and most losses, that are listed.
-const MOST_LISTED: usize = 1000;
 
 const INDEX: &str = "Index.db";
 const FILTER: &str = "Filter.db";

@@ -1,19 +1,17 @@
 //! Saves the sound rows of a damaged file, and tells what is lost.
 
-use super::{Item, Report, SoundRows};
+use super::{Item, MOST_LISTED, OriginalRows, Report, SoundRows};
 use crate::base::fs::FileSystem;
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
 use crate::ring::{DecoratedKey, Partitioner};
-use crate::storage::error::{FileContext, FileError};
+use crate::storage::error::{FileContext, FileError, ReadError};
 use crate::storage::sstable::SplitWriter;
 use std::fmt;
 use std::ops::Range;
-
-/// Most losses that are listed.
-const MAX_LOSSES: usize = 1000;
+use std::sync::Arc;
 
 /// Saved and lost contents of a file.
 #[derive(Debug, Default)]
@@ -93,27 +91,19 @@ impl fmt::Display for Loss {
 pub fn salvage(
     fs: &dyn FileSystem,
     report: &Report,
-    (family, partitioner): (&ColumnFamilySchema, Partitioner),
+    (family, partitioner): (&Arc<ColumnFamilySchema>, Partitioner),
     sink: &mut SplitWriter<'_>,
     progress: &mut dyn FnMut(u64),
-) -> Result<Salvaged, FileError> {
-    let file = fs.open(&report.file).context("open", &report.file)?;
-    let mut rows = SoundRows::of(&*file, &report.file, partitioner)?;
+) -> Result<Salvaged, ReadError> {
     let mut run = Run { family, sink, row: None, result: Salvaged::default() };
-    while let Some(item) = rows.advance() {
-        progress(rows.position());
-        match item {
-            Item::Row { key, deletion, stated } => {
-                run.end_row()?;
-                let of = stated.map_or(0, |(cells, _)| cells);
-                run.begin_row(SavedRow { key, deletion, of, cells: 0, is_begun: false })?;
-            }
-            Item::Cell(cell) => run.cell(&cell)?,
-            // The report has its gaps, each with the rows around it.
-            Item::Damage(_) => {}
-        }
+    if report.blocks.is_none() {
+        let mut rows = OriginalRows::open(fs, &report.file, family, partitioner)?;
+        run.save(|| rows.advance().map(|item| (item, rows.position())), progress)?;
+    } else {
+        let file = fs.open(&report.file).context("open", &report.file)?;
+        let mut rows = SoundRows::of(&*file, &report.file, partitioner)?;
+        run.save(|| rows.advance().map(|item| (item, rows.position())), progress)?;
     }
-    run.end_row()?;
     for gap in &report.gaps {
         run.lose(gap.clone());
     }
@@ -166,6 +156,28 @@ struct Run<'a, 'b> {
 }
 
 impl Run<'_, '_> {
+    /// Saves these items, which come with the number of bytes that are read.
+    fn save(
+        &mut self,
+        mut next: impl FnMut() -> Option<(Item, u64)>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), FileError> {
+        while let Some((item, position)) = next() {
+            progress(position);
+            match item {
+                Item::Row { key, deletion, stated } => {
+                    self.end_row()?;
+                    let of = stated.map_or(0, |(cells, _)| cells);
+                    self.begin_row(SavedRow { key, deletion, of, cells: 0, is_begun: false })?;
+                }
+                Item::Cell(cell) => self.cell(&cell)?,
+                // The report has its gaps, each with the rows around it.
+                Item::Damage(_) => {}
+            }
+        }
+        self.end_row()
+    }
+
     fn begin_row(&mut self, mut row: SavedRow) -> Result<(), FileError> {
         if !row.deletion.is_none() {
             self.sink.begin_row(&row.key, row.deletion)?;
@@ -206,7 +218,7 @@ impl Run<'_, '_> {
     }
 
     fn lose(&mut self, loss: Loss) {
-        if self.result.losses.len() < MAX_LOSSES {
+        if self.result.losses.len() < MOST_LISTED {
             self.result.losses.push(loss);
         } else {
             self.result.more_losses += 1;

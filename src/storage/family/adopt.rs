@@ -76,12 +76,9 @@ impl ColumnFamily {
     /// Moves the files of an SSTable of the original out of the way.
     fn put_aside(&self, data: &Path) -> Result<(), FileError> {
         let fs = &*self.environment.fs;
-        let others = [OriginalPart::Index, OriginalPart::Filter];
-        let others = others.map(|part| files::sibling(data, part));
-        // The data go last: without them the others are nothing.
-        for path in others.iter().map(PathBuf::as_path).chain([data]) {
-            if fs.try_exists(path).context("look for", path)? {
-                move_aside(fs, path)?;
+        for path in files::parts(data) {
+            if fs.try_exists(&path).context("look for", &path)? {
+                move_aside(fs, &path)?;
             }
         }
         Ok(())

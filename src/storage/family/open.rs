@@ -236,9 +236,11 @@ pub enum OpenError {
     },
     /// An SSTable of the original is damaged, so that not all of its rows can be found.
     #[error(
-        "{damage}. It is an SSTable of Apache Cassandra, of {family}: put the right file back. \
-         -Dcassandra.accept_data_loss=true starts without it, and keeps it in the folder \
-         `damaged`; a repair then brings what other replicas have"
+        "{damage}. It is an SSTable of Apache Cassandra, of {family}: put the right file back. If \
+         there is none: at the first start -Dcassandra.accept_data_loss=true goes on without it, \
+         and keeps it in the folder `damaged`; later `alexandra sstable scrub --config CONF {}` \
+         makes a new file of what can be read. A repair then brings what other replicas have",
+        arguments(family)
     )]
     DamagedOriginal {
         /// The damage.

@@ -1,10 +1,10 @@
 //! Writes a data directory for a server of 0.4 to 0.6: the way back from a [`super::takeover`].
 //!
-//! Each SSTable becomes one of the original, since neither form changes a file that was written,
-//! and in both cells decide by their timestamps, not files by their numbers. A small file in the
-//! directory tells what was exported. So an export can be interrupted, and a later one writes only
-//! what has come since: files of SSTables that live no more go then, as what they held is in later
-//! ones, or was purged.
+//! Each SSTable becomes one of the original: in both forms a file never changes, and the timestamps
+//! of cells decide, not the numbers of files. A small file in the directory tells what was
+//! exported. So an export may be interrupted, and a later one writes only what is new. It also
+//! removes the files of SSTables that are not live any more: compactions have put their rows into
+//! others.
 //!
 //! Until the export is complete a guard in the folder of the keyspace `system` keeps the original
 //! from starting.
@@ -335,16 +335,10 @@ impl ExportFolder {
         TableWriter::create(Arc::clone(&self.fs), Arc::clone(family), options)
     }
 
-    /// Links the files of a table of the original, if all are there and the disk can. False if its
-    /// rows are to be written.
+    /// Links the files of a table of the original, if all are there and sound, and the disk can.
+    /// False if its rows are to be written.
     fn link(&self, exported: &Exported, table: &SsTable) -> Result<bool, WriteError> {
-        let has_all = table.files().len() == OriginalPart::STORED.len();
-        if self.progress.release != Release::V06 || !has_all {
-            return Ok(false);
-        }
-        let index = files::sibling(table.path(), OriginalPart::Index);
-        let index = self.fs.read(&index).context("read", &index)?;
-        if crc32fast::hash(&index) != table.identity().properties_crc {
+        if self.progress.release != Release::V06 || !table.is_whole_original() {
             return Ok(false);
         }
         for part in OriginalPart::STORED {

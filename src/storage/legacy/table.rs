@@ -61,6 +61,7 @@ pub(in crate::storage) struct LegacyTable {
     partitioner: Partitioner,
     /// By offset.
     runs: Vec<Run>,
+    has_index: bool,
 }
 
 /// Neighbouring rows.
@@ -151,6 +152,7 @@ impl LegacyTable {
         let by_index = index.and_then(|index| {
             let mut surveyor = begin();
             surveyor.walk_index(index, &data)?;
+            surveyor.table.has_index = true;
             Ok(surveyor)
         });
         let surveyor = match by_index {
@@ -164,6 +166,11 @@ impl LegacyTable {
             }
         };
         surveyor.finish(size)
+    }
+
+    /// Whether `Index.db` is there and has the places of all rows.
+    pub(in crate::storage) fn has_index(&self) -> bool {
+        self.has_index
     }
 
     /// Translates the bytes of a block. Of a row that is a large run only the front is needed: the
@@ -450,7 +457,7 @@ impl Surveyor {
             ..Properties::without_rows()
         };
         Self {
-            table: LegacyTable { path, family, partitioner, runs: Vec::new() },
+            table: LegacyTable { path, family, partitioner, runs: Vec::new(), has_index: false },
             interval,
             summary: Vec::new(),
             run: None,

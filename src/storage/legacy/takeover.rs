@@ -61,18 +61,12 @@ pub enum TakeoverError {
     Archive(PathBuf),
     /// A tool works on files of ours only.
     #[error(
-        "{path} is a file of Apache Cassandra, and its directories are not taken over yet: start \
-         the server first",
+        "{path} is a file of Apache Cassandra, and its directories are not taken over yet: \
+         `alexandra takeover --dry-run` looks at them, and the first start of the server takes \
+         them over",
         path = .0.display()
     )]
     NotYet(PathBuf),
-    /// A tool works on files of ours only, and a column family has others.
-    #[error(
-        "{path} is an SSTable of Apache Cassandra, which this tool cannot read: start the server, \
-         and have it converted by `nodetool compact`",
-        path = .0.display()
-    )]
-    NotConverted(PathBuf),
     /// A column family could not be written.
     #[error("{family} cannot be written: {reason}")]
     Write {
@@ -417,7 +411,7 @@ impl Takeover {
 fn remove_leftovers(fs: &dyn FileSystem, folder: &Folder) -> Result<(), FileError> {
     for name in folder.leftovers() {
         let path = folder.path.join(name);
-        log::info!("Removing {}: Apache Cassandra has left it half done", path.display());
+        log::info!("Removing {}: unfinished, or replaced by a compaction", path.display());
         fs.remove_file(&path).context("remove", &path)?;
     }
     Ok(())

@@ -44,6 +44,38 @@ fn unpack() -> BTreeMap<String, Vec<u8>> {
     text.lines().map(file).collect()
 }
 
+/// An SSTable that 0.6.13 wrote.
+struct Recorded {
+    /// Cluster, keyspace and data file.
+    name: &'static str,
+    file: &'static str,
+    family: Arc<ColumnFamilySchema>,
+    partitioner: Partitioner,
+}
+
+impl Recorded {
+    fn all() -> Vec<Self> {
+        let tables = recorded().keys().filter(|name| name.ends_with("-Data.db"));
+        let table = |name: &'static String| {
+            let [cluster, keyspace, file] = name.splitn(3, '/').collect::<Vec<_>>()[..] else {
+                panic!("{name}")
+            };
+            let family = family(keyspace, file.split('-').next().unwrap());
+            Self { name, file, family, partitioner: partitioner(cluster) }
+        };
+        tables.map(table).collect()
+    }
+
+    fn part(&self, part: &str) -> &'static [u8] {
+        &recorded()[&self.name.replace("Data", part)]
+    }
+
+    /// What `sstable2json` made of it.
+    fn json(&self) -> BTreeMap<String, Value> {
+        serde_json::from_slice(&recorded()[&self.name.replace(".db", ".json")]).unwrap()
+    }
+}
+
 fn family(keyspace: &str, name: &str) -> Arc<ColumnFamilySchema> {
     let bytes = Comparator::Bytes;
     let text = Comparator::Utf8;
@@ -115,23 +147,17 @@ fn exported(family: &ColumnFamilySchema, cells: &[Cell]) -> Value {
 /// Read, compared with what 0.6.13 itself exported, and written again.
 #[test]
 fn recorded_tables_are_read_and_written_alike() {
-    let recorded = recorded();
     let mut tables = 0;
-    for (name, data) in recorded.iter().filter(|(name, _)| name.ends_with("-Data.db")) {
-        let [cluster, keyspace, file] = name.splitn(3, '/').collect::<Vec<_>>()[..] else {
-            panic!("{name}")
-        };
-        let family = family(keyspace, file.split('-').next().unwrap());
-        let (fs, partitioner) = (disk(), partitioner(cluster));
-        let path = put(&*fs, file, data);
-        let export = &recorded[&name.replace(".db", ".json")];
-        let export: BTreeMap<String, Value> = serde_json::from_slice(export).unwrap();
+    for table in Recorded::all() {
+        let Recorded { name, file, ref family, partitioner } = table;
+        let (fs, export) = (disk(), table.json());
+        let path = put(&*fs, file, table.part("Data"));
         for (time, max_bytes) in [1, 1000, usize::MAX].into_iter().enumerate() {
-            let parts = parts(&*fs, &path, &family, partitioner, max_bytes).unwrap();
+            let parts = parts(&*fs, &path, family, partitioner, max_bytes).unwrap();
             let mut options = options(partitioner, BLOCK_BYTES);
             options.generation = 100 + time as u64;
             let mut writer =
-                TableWriter::create(Arc::clone(&fs), Arc::clone(&family), options).unwrap();
+                TableWriter::create(Arc::clone(&fs), Arc::clone(family), options).unwrap();
             let mut rows: BTreeMap<String, Vec<Cell>> = BTreeMap::new();
             for part in parts {
                 let version = RowVersion { deletion: part.deletion, cells: part.cells.clone() };
@@ -142,13 +168,13 @@ fn recorded_tables_are_read_and_written_alike() {
                 row.extend(part.cells.into_iter().skip(usize::from(repeats)));
             }
             let rows: BTreeMap<String, Value> =
-                rows.into_iter().map(|(key, cells)| (key, exported(&family, &cells))).collect();
+                rows.into_iter().map(|(key, cells)| (key, exported(family, &cells))).collect();
             assert!(rows == export, "{name}");
             let written = writer.finish().unwrap().unwrap();
             for ((path, size), part) in written.files.iter().zip(["Index", "Filter", "Data"]) {
                 let bytes = fs.read(path).unwrap();
                 assert_eq!(*size, bytes.len() as u64);
-                assert!(bytes == recorded[&name.replace("Data", part)], "{name} {part}");
+                assert!(bytes == table.part(part), "{name} {part}");
             }
             assert_eq!(fs.list(Path::new("d")).unwrap().len(), 1 + 3 * (time + 1));
             tables += 1;

@@ -183,13 +183,14 @@ impl SsTable {
     /// Its files: that of the rows first, and for one of the original those of index and filter, as
     /// far as they are there.
     pub fn files(&self) -> Vec<PathBuf> {
-        let mut files = vec![self.path.clone()];
-        if self.is_legacy() {
-            let others = [OriginalPart::Index, OriginalPart::Filter];
-            let others = others.map(|part| files::sibling(&self.path, part));
-            files.extend(others.into_iter().filter(|path| self.fs.exists(path)));
-        }
-        files
+        let is_there = |path: &PathBuf| *path == self.path || self.fs.exists(path);
+        files::parts(&self.path).into_iter().filter(is_there).collect()
+    }
+
+    /// Whether it is one of the original with all its files, and its index is sound.
+    pub fn is_whole_original(&self) -> bool {
+        let has_index = self.legacy.as_ref().is_some_and(LegacyTable::has_index);
+        has_index && self.files().len() == OriginalPart::STORED.len()
     }
 
     /// Whether it is a file of the original.

@@ -2,13 +2,10 @@
 
 use crate::model::key::RowKey;
 use crate::ring::DecoratedKey;
-use crate::storage::check::{Damage, Loss};
+use crate::storage::check::{Damage, Loss, MOST_LISTED};
 use crate::storage::sstable::block::{BlockHandle, BlockKind};
 use std::borrow::Cow;
 use std::ops::Range;
-
-/// Most damages that are listed.
-const MAX_DAMAGES: usize = 1000;
 
 /// Damages in the order in which they were found. A damage is known by its number.
 #[derive(Debug, Default)]
@@ -73,7 +70,7 @@ impl Damages {
         kind: Option<BlockKind>,
         reason: impl Into<Cow<'static, str>>,
     ) -> Option<usize> {
-        if self.list.len() >= MAX_DAMAGES {
+        if self.list.len() >= MOST_LISTED {
             self.more += 1;
             return None;
         }

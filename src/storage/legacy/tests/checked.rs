@@ -35,19 +35,13 @@ fn sample(is_super: bool) -> (Arc<ColumnFamilySchema>, Vec<(DecoratedKey, RowVer
 
 #[test]
 fn recorded_tables_are_sound() {
-    let recorded = recorded();
-    for (name, data) in recorded.iter().filter(|(name, _)| name.ends_with("-Data.db")) {
-        let [cluster, keyspace, file] = name.splitn(3, '/').collect::<Vec<_>>()[..] else {
-            panic!("{name}")
-        };
-        let part = |part| recorded[&name.replace("Data", part)].clone();
-        let files = [("Data", data.clone()), ("Index", part("Index")), ("Filter", part("Filter"))];
-        let family = family(keyspace, file.split('-').next().unwrap());
-        let report = report(&files.into(), &family, partitioner(cluster));
+    for table in Recorded::all() {
+        let Recorded { name, ref family, partitioner, .. } = table;
+        let files = ["Data", "Index", "Filter"].map(|part| (part, table.part(part).to_vec()));
+        let report = report(&files.into(), family, partitioner);
         assert!(report.is_sound(), "{name}: {:?}", texts(&report));
-        let export = &recorded[&name.replace(".db", ".json")];
-        let export: BTreeMap<String, Value> = serde_json::from_slice(export).unwrap();
-        assert_eq!(report.found.map(|(rows, _)| rows), Some(export.len() as u64), "{name}");
+        let rows = table.json().len() as u64;
+        assert_eq!(report.found.map(|(rows, _)| rows), Some(rows), "{name}");
     }
 }
 
@@ -117,7 +111,7 @@ fn damage_is_named_and_costs_one_row() {
     assert!(text.contains("(Filter.db): it denies rows that are there; rows \"key"), "{text}");
 }
 
-/// What a reader meets, a check finds before.
+/// Reports name damage in every file that reads refuse.
 #[test]
 fn a_file_that_cannot_be_read_is_not_sound() {
     let (family, _, files) = sample(true);

@@ -62,33 +62,26 @@ fn found(
 /// Every recorded file, with its index, with none, and with a wrong one.
 #[test]
 fn recorded_tables_are_read_where_they_lie() {
-    let recorded = recorded();
-    for (name, data) in recorded.iter().filter(|(name, _)| name.ends_with("-Data.db")) {
-        let [cluster, keyspace, file] = name.splitn(3, '/').collect::<Vec<_>>()[..] else {
-            panic!("{name}")
-        };
-        let family = family(keyspace, file.split('-').next().unwrap());
-        let (index, partitioner) =
-            (&recorded[&name.replace("Data", "Index")], partitioner(cluster));
-        let export = &recorded[&name.replace(".db", ".json")];
-        let export: BTreeMap<String, Value> = serde_json::from_slice(export).unwrap();
+    for recorded in Recorded::all() {
+        let Recorded { name, file, ref family, partitioner } = recorded;
+        let (index, export) = (recorded.part("Index"), recorded.json());
         let mut identities = Vec::new();
-        for index in [Some(&index[..]), None, Some(&index[..index.len() - 1])] {
+        for index in [Some(index), None, Some(&index[..index.len() - 1])] {
             let fs = disk();
-            let path = put(&*fs, file, data);
+            let path = put(&*fs, file, recorded.part("Data"));
             if let Some(index) = index {
                 put(&*fs, &file.replace("Data", "Index"), index);
             }
-            let table = open(&fs, &path, &family, partitioner).unwrap();
-            let rows = walked(&table, &family).unwrap();
+            let table = open(&fs, &path, family, partitioner).unwrap();
+            let rows = walked(&table, family).unwrap();
             let json: BTreeMap<String, Value> = rows
                 .iter()
-                .map(|(key, (_, cells))| (key.key().to_string(), exported(&family, cells)))
+                .map(|(key, (_, cells))| (key.key().to_string(), exported(family, cells)))
                 .collect();
             assert!(json == export, "{name}");
             for (key, (_, cells)) in &rows {
                 let all = (CellRange::ALL, false);
-                let row = found(&table, &family, key, all, Access::Cached).unwrap();
+                let row = found(&table, family, key, all, Access::Cached).unwrap();
                 assert_eq!(row.as_ref(), Some(cells));
             }
             assert_eq!(table.rows(), rows.len() as u64);
@@ -271,15 +264,11 @@ proptest! {
         of_data in vec(Edit::any(), 0..4),
         of_index in vec(Edit::any(), 0..3),
     ) {
-        let recorded = recorded();
-        let tables: Vec<_> = recorded.keys().filter(|name| name.ends_with("-Data.db")).collect();
-        let name = *at.get(&tables);
-        let [cluster, keyspace, file] = name.splitn(3, '/').collect::<Vec<_>>()[..] else {
-            panic!("{name}")
-        };
-        let family = family(keyspace, file.split('-').next().unwrap());
+        let tables = Recorded::all();
+        let recorded = at.get(&tables);
+        let Recorded { file, ref family, partitioner, .. } = *recorded;
         let (mut data, mut index) =
-            (recorded[name].clone(), recorded[&name.replace("Data", "Index")].clone());
+            (recorded.part("Data").to_vec(), recorded.part("Index").to_vec());
         for edit in of_data {
             edit.apply(&mut data);
         }
@@ -289,12 +278,12 @@ proptest! {
         let fs = disk();
         let path = put(&*fs, file, &data);
         put(&*fs, &file.replace("Data", "Index"), &index);
-        let read = open(&fs, &path, &family, partitioner(cluster)).and_then(|table| {
-            let rows = walked(&table, &family)?;
+        let read = open(&fs, &path, family, partitioner).and_then(|table| {
+            let rows = walked(&table, family)?;
             for (key, (_, cells)) in &rows {
-                let row = found(&table, &family, key, (CellRange::ALL, false), Access::Cached)?;
+                let row = found(&table, family, key, (CellRange::ALL, false), Access::Cached)?;
                 assert_eq!(row.as_ref(), Some(cells));
-                found(&table, &family, key, (CellRange::ALL, true), Access::Cached)?;
+                found(&table, family, key, (CellRange::ALL, true), Access::Cached)?;
             }
             Ok(())
         });
