@@ -2,20 +2,23 @@
 
 use super::scrub;
 use super::target::{
-    ConfigArguments, Configured, ToolError, check_output, family_of, folder_of, is_table, taken,
-    writer_options,
+    ConfigArguments, Configured, ToolError, check_output, family_of, folder_of, is_original,
+    is_table, taken, writer_options,
 };
+use super::to_original::is_whole;
 use super::verify::print;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::fs::{FileSystem, OsFileSystem};
 use crate::commands::progress::Progress;
 use crate::config::Settings;
-use crate::config::settings::ColumnFamilySettings;
+use crate::config::settings::{ColumnFamilySettings, Release};
+use crate::storage::caches::BlockCache;
+use crate::storage::directory;
 use crate::storage::error::{FileContext, FileError};
+use crate::storage::files::{self, OriginalPart};
 use crate::storage::json::{Imported, Importer};
-use crate::storage::legacy::takeover;
-use crate::storage::sstable::WrittenFile;
-use crate::storage::{directory, files};
+use crate::storage::legacy::{TableOptions, TableWriter, export, takeover};
+use crate::storage::sstable::{SsTable, WrittenFile};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -55,6 +58,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool, ToolError> {
     if let Some(output) = output {
         // The directories of the configuration are not touched: a server may run on them.
         let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
+        if is_original(output) {
+            return to_original(&fs, &settings, &family, source, output);
+        }
         let imported = to_file(&fs, &settings, &family, source, output)?;
         tell(&imported, std::slice::from_ref(output));
         return Ok(true);
@@ -152,6 +158,48 @@ fn to_file(
         fs.sync_dir(folder).context("sync", folder)?;
     }
     Ok(done)
+}
+
+/// Imports into an SSTable of the original that no server reads, by way of one of ours, which takes
+/// rows in any order.
+fn to_original(
+    fs: &Arc<dyn FileSystem>,
+    settings: &Settings,
+    family: &ColumnFamilySettings,
+    json: &Path,
+    output: &Path,
+) -> Result<bool, ToolError> {
+    let (schema, partitioner) = (&family.schema, settings.partitioner);
+    let name = output.file_name().unwrap_or_default().to_string_lossy();
+    let generation = match OriginalPart::parse(&name) {
+        Some((name, generation, _)) if name == schema.name => generation,
+        _ => {
+            return Err(
+                format!("{name} is not of {schema}: name it {}-1-Data.db", schema.name).into()
+            );
+        }
+    };
+    files::parts(output).iter().try_for_each(|part| check_output(&**fs, part))?;
+    let ours = output.with_extension("sst");
+    let imported = to_file(fs, settings, family, json, &ours)?;
+    let (mut names, mut left_out) = (Vec::new(), Vec::new());
+    if imported.file.is_some() {
+        let cache = Arc::new(BlockCache::new(0));
+        let table = SsTable::open(fs, &ours, 0, partitioner, &cache)?;
+        let column_index_bytes = settings.storage.column_index_bytes;
+        let folder = folder_of(output).to_owned();
+        let options = TableOptions { folder, generation, partitioner, column_index_bytes };
+        let progress = Progress::new("Writing", output, table.size());
+        let mut tell = |bytes| progress.set(bytes);
+        let written = TableWriter::create(Arc::clone(fs), Arc::clone(schema), options)
+            .and_then(|writer| export::write(writer, Release::V06, schema, &table, &mut tell));
+        fs.remove_file(&ours).context("remove", &ours)?;
+        let (written, without) = written?;
+        names.extend(written.map(|_| output.to_owned()));
+        left_out = without;
+    }
+    tell(&imported, &names);
+    Ok(is_whole("IMPORTED", &schema.to_string(), &left_out))
 }
 
 /// Gives a new file its name, and never takes that from a file that has come meanwhile.

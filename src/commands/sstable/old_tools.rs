@@ -1,5 +1,5 @@
 //! The program under the names of tools of 0.6: `sstable2json`, `sstablekeys`, `json2sstable`.
-//! Their options and outputs are those of 0.6, the files are ours.
+//! Their options and outputs are those of 0.6; the names of files tell their forms.
 
 use super::exit;
 use super::export;

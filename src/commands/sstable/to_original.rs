@@ -38,8 +38,8 @@ pub(super) fn run(arguments: &Arguments, release: &str, to: &Path) -> Result<boo
         }
         export(&source, family, &mut folder)?;
     }
-    let is_whole = arguments.targets.is_empty();
-    if is_whole {
+    let is_of_all = arguments.targets.is_empty();
+    if is_of_all {
         let is_own = |it: &&ColumnFamilySettings| it.schema.name == LOCATION_INFO;
         let own = families.iter().find(is_own).expect("the keyspace system has it");
         let tables = source.open_tables(own)?;
@@ -47,7 +47,7 @@ pub(super) fn run(arguments: &Arguments, release: &str, to: &Path) -> Result<boo
         folder.finish(&own.schema, &identity)?;
     }
     is_complete &= tell_of_left_out(&folder) & tell_of_hints(&source)?;
-    tell_of_the_next_step(arguments, release, to, is_whole);
+    tell_of_the_next_step(arguments, release, to, is_of_all);
     Ok(is_complete)
 }
 
@@ -107,18 +107,23 @@ fn tell_of_hints(source: &Configured) -> Result<bool, ToolError> {
 fn tell_of_left_out(folder: &ExportFolder) -> bool {
     let mut is_complete = true;
     for table in folder.tables() {
-        for LeftOut { rows, reason, keys } in &table.left_out {
-            is_complete = false;
-            let (keyspace, family, keys) = (&table.keyspace, &table.family, keys.join(", "));
-            complain!("NOT EXPORTED: {rows} rows of {keyspace}.{family}, {reason}: {keys}");
-        }
+        let name = format!("{}.{}", table.keyspace, table.family);
+        is_complete &= is_whole("EXPORTED", &name, &table.left_out);
     }
     is_complete
 }
 
-fn tell_of_the_next_step(arguments: &Arguments, release: Release, to: &Path, is_whole: bool) {
+/// Lists the rows of a column family that the format cannot hold. True if there are none.
+pub(super) fn is_whole(done: &str, family: &str, left_out: &[LeftOut]) -> bool {
+    for LeftOut { rows, reason, keys } in left_out {
+        complain!("NOT {done}: {rows} rows of {family}, {reason}: {}", keys.join(", "));
+    }
+    left_out.is_empty()
+}
+
+fn tell_of_the_next_step(arguments: &Arguments, release: Release, to: &Path, is_of_all: bool) {
     let to = to.display();
-    if !is_whole {
+    if !is_of_all {
         say!("{to} is not complete: repeat the command without names for the rest");
         return;
     }

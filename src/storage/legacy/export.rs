@@ -9,7 +9,7 @@
 //! Until the export is complete a guard in the folder of the keyspace `system` keeps the original
 //! from starting.
 
-use super::{TableOptions, TableWriter, WriteError};
+use super::{TableOptions, TableWriter, WriteError, WrittenTable};
 use crate::base::fs::FileSystem;
 use crate::config::settings::Release;
 use crate::model::cell::Cell;
@@ -274,21 +274,10 @@ impl ExportFolder {
     ) -> Result<(), WriteError> {
         let mut exported = self.next(family, source_of(table.generation(), &table.identity()))?;
         if !self.link(&exported, table)? {
-            let (total, bytes) = (u128::from(table.rows().max(1)), u128::from(table.size()));
-            let mut writer = self.writer(family, exported.number)?;
-            let mut rows = MergedRows::of_whole([table])?;
-            let mut seen = 0;
-            while let Some((key, sources)) = rows.advance()? {
-                let reader = RowReader::of_everything(family, sources);
-                if let Err(error) = self.write_row(family, &mut writer, key, &reader) {
-                    exported.leave_out(key, error)?;
-                    writer.abandon_row();
-                }
-                seen += 1;
-                // As far as the rows are, so far are about the bytes.
-                tell((bytes * seen / total) as u64);
-            }
-            exported.finish(writer)?;
+            let writer = self.writer(family, exported.number)?;
+            let (written, left_out) = write(writer, self.progress.release, family, table, tell)?;
+            exported.left_out = left_out;
+            exported.note(written);
         }
         self.progress.tables.push(exported);
         Ok(self.save()?)
@@ -303,7 +292,7 @@ impl ExportFolder {
         let mut exported = self.next(family, (0, 0, 0))?;
         let mut writer = self.writer(family, exported.number)?;
         rows.iter().try_for_each(|(key, version)| writer.push(key, version))?;
-        exported.finish(writer)?;
+        exported.note(writer.finish()?);
         self.progress.tables.push(exported);
         Ok(())
     }
@@ -358,35 +347,6 @@ impl ExportFolder {
         Ok(true)
     }
 
-    fn write_row(
-        &self,
-        family: &ColumnFamilySchema,
-        writer: &mut TableWriter,
-        key: &DecoratedKey,
-        reader: &RowReader<'_, '_>,
-    ) -> Result<(), WriteError> {
-        let mut cells = reader.cells(CellRange::ALL, false)?;
-        let mut part = RowVersion { deletion: reader.deletion(), cells: Vec::new() };
-        let (mut bytes, mut last): (usize, Option<Cell>) = (0, None);
-        while let Some(cell) = cells.advance()? {
-            if self.progress.release < Release::V06 {
-                if last.as_ref().is_some_and(|last| !is_in_old_order(family, last, &cell)) {
-                    return Err(WriteError::OtherOrder(key.key().clone()));
-                }
-                last = Some(cell.clone());
-            }
-            bytes += cell.encoded_length();
-            part.cells.push(cell);
-            if bytes >= STEP_BYTES {
-                writer.push(key, &part)?;
-                part.cells.clear();
-                bytes = 0;
-            }
-        }
-        writer.push(key, &part)?;
-        writer.end_row()
-    }
-
     /// Removes the files of the SSTables of a column family that live no more. All that live were
     /// exported.
     pub fn retain(
@@ -436,37 +396,94 @@ impl ExportFolder {
 }
 
 impl Exported {
-    /// Ends the files of the table. One without rows has none.
-    fn finish(&mut self, writer: TableWriter) -> Result<(), WriteError> {
-        match writer.finish()? {
+    /// Notes the files of the table. One without rows has none.
+    fn note(&mut self, written: Option<WrittenTable>) {
+        match written {
             Some(written) => self.rows = written.rows,
             None => self.number = 0,
         }
-        Ok(())
     }
+}
 
-    /// Notes a row that the format cannot hold; any other error stays one.
-    fn leave_out(&mut self, key: &DecoratedKey, error: WriteError) -> Result<(), WriteError> {
-        let reason = match error {
-            WriteError::KeyNotText(_) => "keys that are empty or not UTF-8",
-            WriteError::KeyTooLong(_) => "keys that are too long",
-            WriteError::RowTooLarge(_) => "rows of 2 GB and more",
-            WriteError::OtherOrder(_) => "columns that 0.4 and 0.5 sort otherwise, or know as one",
-            other => return Err(other),
-        };
-        let known = self.left_out.iter().position(|it| it.reason == reason);
-        let at = known.unwrap_or_else(|| {
-            self.left_out.push(LeftOut { reason: reason.to_owned(), ..LeftOut::default() });
-            self.left_out.len() - 1
-        });
-        let left_out = &mut self.left_out[at];
-        left_out.rows += 1;
-        if left_out.keys.len() < MOST_KEYS {
-            let shown = key.key().to_string();
-            left_out.keys.push(shown.chars().take(MOST_KEY_CHARACTERS).collect());
+/// Writes the rows of an SSTable for a release of the original, and tells which it cannot hold.
+/// `tell` hears how many bytes of the SSTable are done.
+pub fn write(
+    mut writer: TableWriter,
+    release: Release,
+    family: &ColumnFamilySchema,
+    table: &SsTable,
+    tell: &mut dyn FnMut(u64),
+) -> Result<(Option<WrittenTable>, Vec<LeftOut>), WriteError> {
+    let (total, bytes) = (u128::from(table.rows().max(1)), u128::from(table.size()));
+    let mut rows = MergedRows::of_whole([table])?;
+    let (mut seen, mut left_out) = (0, Vec::new());
+    while let Some((key, sources)) = rows.advance()? {
+        let reader = RowReader::of_everything(family, sources);
+        if let Err(error) = write_row(&mut writer, release, family, key, &reader) {
+            leave_out(&mut left_out, key, error)?;
+            writer.abandon_row();
         }
-        Ok(())
+        seen += 1;
+        // As far as the rows are, so far are about the bytes.
+        tell((bytes * seen / total) as u64);
     }
+    Ok((writer.finish()?, left_out))
+}
+
+fn write_row(
+    writer: &mut TableWriter,
+    release: Release,
+    family: &ColumnFamilySchema,
+    key: &DecoratedKey,
+    reader: &RowReader<'_, '_>,
+) -> Result<(), WriteError> {
+    let mut cells = reader.cells(CellRange::ALL, false)?;
+    let mut part = RowVersion { deletion: reader.deletion(), cells: Vec::new() };
+    let (mut bytes, mut last): (usize, Option<Cell>) = (0, None);
+    while let Some(cell) = cells.advance()? {
+        if release < Release::V06 {
+            if last.as_ref().is_some_and(|last| !is_in_old_order(family, last, &cell)) {
+                return Err(WriteError::OtherOrder(key.key().clone()));
+            }
+            last = Some(cell.clone());
+        }
+        bytes += cell.encoded_length();
+        part.cells.push(cell);
+        if bytes >= STEP_BYTES {
+            writer.push(key, &part)?;
+            part.cells.clear();
+            bytes = 0;
+        }
+    }
+    writer.push(key, &part)?;
+    writer.end_row()
+}
+
+/// Notes a row that the format cannot hold; any other error stays one.
+fn leave_out(
+    all: &mut Vec<LeftOut>,
+    key: &DecoratedKey,
+    error: WriteError,
+) -> Result<(), WriteError> {
+    let reason = match error {
+        WriteError::KeyNotText(_) => "keys that are empty or not UTF-8",
+        WriteError::KeyTooLong(_) => "keys that are too long",
+        WriteError::RowTooLarge(_) => "rows of 2 GB and more",
+        WriteError::OtherOrder(_) => "columns that 0.4 and 0.5 sort otherwise, or know as one",
+        other => return Err(other),
+    };
+    let known = all.iter().position(|it| it.reason == reason);
+    let at = known.unwrap_or_else(|| {
+        all.push(LeftOut { reason: reason.to_owned(), ..LeftOut::default() });
+        all.len() - 1
+    });
+    let left_out = &mut all[at];
+    left_out.rows += 1;
+    if left_out.keys.len() < MOST_KEYS {
+        let shown = key.key().to_string();
+        left_out.keys.push(shown.chars().take(MOST_KEY_CHARACTERS).collect());
+    }
+    Ok(())
 }
 
 /// Whether a directory holds nothing but the beginning of an export.
