@@ -200,6 +200,11 @@ impl Cell {
         self.state == CellState::Live
     }
 
+    /// The deletion of a super column, if this cell is one.
+    pub fn super_deletion(&self) -> Option<Deletion> {
+        self.deletion().filter(|_| self.state == CellState::SuperTombstone)
+    }
+
     /// What a tombstone deletes and when it was made; `None` for a live column.
     pub fn deletion(&self) -> Option<Deletion> {
         if self.is_live() {

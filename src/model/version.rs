@@ -72,7 +72,7 @@ impl RowVersion {
         update(self.deletion);
         self.cells
             .iter()
-            .filter(|cell| is_marker(cell))
+            .filter(|cell| cell.super_deletion().is_some())
             .filter_map(Cell::deletion)
             .for_each(update);
         digest.update(self.digest(family));
@@ -121,9 +121,8 @@ impl RowVersion {
 
     /// The deletion of the super column that the slice is inside of.
     fn super_deletion(&self, slice: &Slice) -> Deletion {
-        let marker = slice.super_name().and(self.cells.first());
-        let marker = marker.filter(|cell| cell.state() == CellState::SuperTombstone);
-        marker.and_then(Cell::deletion).unwrap_or(Deletion::NONE)
+        let first = slice.super_name().and(self.cells.first());
+        first.and_then(Cell::super_deletion).unwrap_or(Deletion::NONE)
     }
 
     /// Whether a replica with this version may have more of the slice that it did not send, since
@@ -146,11 +145,14 @@ impl RowVersion {
         if slice.is_reversed() {
             // The deletion of the super column stands at the front, and counts for all of it.
             let marker = slice.super_name().is_some();
-            let Some(end) = cut.cells.iter().find(|cell| !(marker && is_marker(cell))) else {
+            let Some(end) =
+                cut.cells.iter().find(|cell| !(marker && cell.super_deletion().is_some()))
+            else {
                 return;
             };
-            self.cells
-                .retain(|cell| marker && is_marker(cell) || order(cell, end) != Ordering::Less);
+            self.cells.retain(|cell| {
+                marker && cell.super_deletion().is_some() || order(cell, end) != Ordering::Less
+            });
         } else if let Some(end) = cut.cells.last() {
             self.cells.retain(|cell| order(cell, end) != Ordering::Greater);
         }
@@ -162,7 +164,8 @@ impl RowVersion {
         let mut walk = slice.walk(family);
         let within = walk.rest();
         self.cells.retain(|cell| {
-            if let Some(super_name) = slice.super_name().filter(|_| is_marker(cell)) {
+            if let Some(super_name) = slice.super_name().filter(|_| cell.super_deletion().is_some())
+            {
                 let order = family.comparator().compare(super_name, cell.super_name());
                 return order == Ordering::Equal;
             }
@@ -227,7 +230,8 @@ impl RowVersion {
         let is_one =
             |a: &Cell, b: &Cell| family.is_one_super_column(a.super_name(), b.super_name());
         for group in self.cells.chunk_by(is_one) {
-            let (markers, columns) = group.split_at(usize::from(is_marker(&group[0])));
+            let (markers, columns) =
+                group.split_at(usize::from(group[0].super_deletion().is_some()));
             let own = markers.first().and_then(Cell::deletion).unwrap_or(Deletion::NONE);
             let newest = columns.iter().filter(|it| it.is_live()).map(Cell::timestamp).max();
             let tells_of = |it: Deletion| newest.is_some_and(|newest| !it.covers(newest));
@@ -258,10 +262,10 @@ impl RowVersion {
         family: &ColumnFamilySchema,
         gc_before: i32,
     ) {
-        let marker = self.cells.first().filter(|cell| is_marker(cell)).cloned();
+        let marker = self.cells.first().filter(|cell| cell.super_deletion().is_some()).cloned();
         self.drop_expired(family, gc_before);
         let is_told = |marker: &Cell| {
-            let is_left = self.cells.first().is_some_and(|cell| !is_marker(cell));
+            let is_left = self.cells.first().is_some_and(|cell| cell.super_deletion().is_none());
             is_left && marker.deletion().is_some_and(|it| !it.is_expired(gc_before))
         };
         let marker = marker.filter(is_told);
@@ -282,10 +286,6 @@ impl Default for Deletion {
     fn default() -> Self {
         Self::NONE
     }
-}
-
-fn is_marker(cell: &Cell) -> bool {
-    cell.state() == CellState::SuperTombstone
 }
 
 fn merge_cells(family: &ColumnFamilySchema, left: Vec<Cell>, right: &[Cell]) -> Vec<Cell> {

@@ -16,7 +16,7 @@
 //! deletion of what it holds is still in its grace period. The same holds for a repair: it must
 //! have reached all replicas within that time.
 
-use super::cell::{Cell, CellState};
+use super::cell::Cell;
 use super::deletion::Deletion;
 use super::schema::ColumnFamilySchema;
 use super::version::RowVersion;
@@ -40,7 +40,7 @@ impl<'a> Visibility<'a> {
 
     /// Whether a deletion hides the next cell. That of a super column is hidden by that of the row.
     pub fn hides(&mut self, cell: &Cell) -> bool {
-        if is_marker(cell) {
+        if cell.super_deletion().is_some() {
             self.marker = Some(cell.clone());
             return !self.row.is_none() && self.row.covers(cell.timestamp());
         }
@@ -85,7 +85,7 @@ impl<'a> VersionFold<'a> {
     /// Adds the next cell, if it stays.
     pub fn push(&mut self, cell: Cell) {
         let is_expired = cell.deletion().is_some_and(|it| self.is_expired(it));
-        if is_marker(&cell) {
+        if cell.super_deletion().is_some() {
             self.resume(cell);
             self.cells.extend(self.held.take_if(|_| !is_expired));
         } else if !self.visibility.hides(&cell) && !is_expired {
@@ -108,10 +108,6 @@ impl<'a> VersionFold<'a> {
     fn is_expired(&self, deletion: Deletion) -> bool {
         self.gc_before.is_some_and(|gc_before| deletion.is_expired(gc_before))
     }
-}
-
-fn is_marker(cell: &Cell) -> bool {
-    cell.state() == CellState::SuperTombstone
 }
 
 /// Decides, for one row, which of its merged cells stay. They come in ascending order.
@@ -172,6 +168,14 @@ impl<'a> Purge<'a> {
     pub fn keeps(&mut self, cell: &Cell) -> bool {
         !self.visibility.hides(cell)
             && !cell.deletion().is_some_and(|deletion| self.may_drop(deletion))
+    }
+
+    /// Whether a cell stays in a file. The deletion of a super column does until it is expired,
+    /// even if that of the row covers it: 0.6 keeps it, and its digests tell of it.
+    pub fn keeps_in_file(&mut self, cell: &Cell) -> bool {
+        let is_kept_by_0_6 = |it: Deletion| !it.is_expired(self.gc_before);
+        let stays = cell.super_deletion().is_some_and(is_kept_by_0_6);
+        self.keeps(cell) || stays
     }
 }
 
@@ -307,6 +311,19 @@ mod tests {
             Cell::tombstone(b"s", b"b", Deletion::at(4, 100)),
         ];
         assert_eq!(kept_beside(Some(1), Deletion::NONE, 100, &cells), [&cells[0]]);
+    }
+
+    #[test]
+    fn a_covered_super_column_deletion_stays_in_files_until_it_is_expired() {
+        let (family, find) = (family(), || None);
+        let marker = Cell::super_tombstone(b"s", Deletion::at(5, 101));
+        let covered = Cell::live(b"s", b"a", b"", 5);
+        for (gc_before, stays) in [(100, true), (101, false)] {
+            let mut purge = Purge::new(&family, Deletion::at(6, 200), gc_before, &find);
+            assert!(!purge.keeps(&marker));
+            assert_eq!(purge.keeps_in_file(&marker), stays);
+            assert!(!purge.keeps_in_file(&covered));
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use super::error::{BodyError, EncodeError};
 use crate::base::bytes::ByteReader;
 use crate::base::java::{JavaReader, JavaWriter};
-use crate::model::cell::{Cell, CellState};
+use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::original::{cells_of, put_column, put_deletion, put_super_column};
 use crate::model::original_mutation::{Room, column_type, read_family};
@@ -61,7 +61,7 @@ fn put_super_columns(out: &mut Vec<u8>, family: &ColumnFamilySchema, cells: &[Ce
     let mut count = 0u32;
     for super_column in cells.chunk_by(is_same) {
         let (deletion, columns) = match super_column {
-            [marker, columns @ ..] if marker.state() == CellState::SuperTombstone => {
+            [marker, columns @ ..] if marker.super_deletion().is_some() => {
                 (marker.deletion().unwrap_or(Deletion::NONE), columns)
             }
             columns => (Deletion::NONE, columns),

@@ -9,7 +9,7 @@
 use super::{Damage, Item, Loss, MOST_LISTED, NamedRows, Report};
 use crate::base::bytes::ByteReader;
 use crate::base::fs::FileSystem;
-use crate::model::cell::{Cell, CellState};
+use crate::model::cell::Cell;
 use crate::model::schema::ColumnFamilySchema;
 use crate::ring::{DecoratedKey, Partitioner};
 use crate::storage::error::{FileContext, ReadError};
@@ -430,8 +430,7 @@ impl RowCheck {
     /// Checks a column, or the beginning of a super column if there is no cell.
     fn cell(&mut self, at: u64, cell: Option<&Cell>) -> Option<Damage> {
         let top = cell.map(|cell| if self.is_super { cell.super_name() } else { cell.name() });
-        let begins =
-            !self.is_super || cell.is_none_or(|cell| cell.state() == CellState::SuperTombstone);
+        let begins = !self.is_super || cell.is_none_or(|cell| cell.super_deletion().is_some());
         if begins && !self.begin_column(at - self.head.columns.start, top) {
             self.index = None;
             return Some(self.damage(&self.head.index.clone(), BAD_INDEX));

@@ -161,7 +161,7 @@ impl Merge<'_> {
         let mut cells = reader.cells(CellRange::ALL, false).map_err(in_row)?;
         let mut row_bytes = 0;
         while let Some(cell) = cells.advance().map_err(in_row)? {
-            if purge.keeps(&cell) {
+            if purge.keeps_in_file(&cell) {
                 row_bytes += cell.encoded_length() as u64;
                 writer.push(&cell)?;
             }

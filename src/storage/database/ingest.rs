@@ -6,7 +6,7 @@ use super::super::family::{ColumnFamily, Refusal};
 use super::super::options::CompactionStrategy;
 use super::super::sstable::SplitWriter;
 use super::{Core, Database};
-use crate::model::cell::{Cell, CellState};
+use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
@@ -189,7 +189,7 @@ impl Writing {
         if !schema.can_hold(cell.state(), cell.place()) {
             return Err(IngestError::Unsuitable { key: key.clone() });
         }
-        let is_marker = cell.state() == CellState::SuperTombstone;
+        let is_marker = cell.super_deletion().is_some();
         let is_in_super = |other: &&Cell| {
             let order = schema.comparator().compare(other.super_name(), cell.super_name());
             order == Ordering::Equal

@@ -1,7 +1,7 @@
 //! Writes the rows of SSTables as JSON, one cell after the other.
 
 use super::text::key_text;
-use crate::model::cell::{Cell, CellState};
+use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
@@ -170,8 +170,7 @@ impl Run<'_> {
             } else if !row.is_empty {
                 self.out.write_all(b", ")?;
             }
-            let deletion = cell.deletion().filter(|_| cell.state() == CellState::SuperTombstone);
-            let deletion = deletion.unwrap_or(Deletion::NONE);
+            let deletion = cell.super_deletion().unwrap_or(Deletion::NONE);
             self.out.write_all(b"\"")?;
             write_hex(self.out, cell.super_name())?;
             write!(self.out, "\": {{\"deletedAt\": {}", deletion.marked_for_delete_at)?;
@@ -184,7 +183,7 @@ impl Run<'_> {
             *row = OpenRow { super_name: Some(cell.super_name().into()), is_empty: true };
         }
         // The deletion of the super column was its first cell.
-        if cell.state() == CellState::SuperTombstone {
+        if cell.super_deletion().is_some() {
             return Ok(());
         }
         self.column(cell, row)

@@ -15,7 +15,7 @@ use super::WriteError;
 use super::bloom::{BloomFilter, ElementHash};
 use super::spool::Spool;
 use crate::base::bytes::ByteWriter;
-use crate::model::cell::{Cell, CellState};
+use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::original::{put_column, put_deletion, put_super_column, put_super_column_counts};
 use crate::model::schema::ColumnFamilySchema;
@@ -129,7 +129,7 @@ impl RowBuilder {
     /// Adds a cell, which sorts after all that were added before. The deletion of the super
     /// column that is open may be repeated.
     pub fn push(&mut self, cell: &Cell) -> Result<(), WriteError> {
-        let is_marker = cell.state() == CellState::SuperTombstone;
+        let is_marker = cell.super_deletion().is_some();
         let is_open = self.super_column.is_some() && self.is_of_super_column(cell);
         if let (Some(open), true, true) = (&mut self.super_column, is_open, is_marker) {
             open.deletion = open.deletion.merge(cell.deletion().unwrap_or(Deletion::NONE));
@@ -182,8 +182,7 @@ impl RowBuilder {
             self.block = Some((start, name.to_vec()));
         }
         name.clone_into(&mut self.last);
-        let is_marker = cell.state() == CellState::SuperTombstone;
-        let deletion = cell.deletion().filter(|_| is_marker).unwrap_or(Deletion::NONE);
+        let deletion = cell.super_deletion().unwrap_or(Deletion::NONE);
         self.scratch.clear();
         put_super_column(&mut self.scratch, name, deletion, 0);
         self.columns.push(&self.scratch)?;
