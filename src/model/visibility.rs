@@ -110,6 +110,15 @@ impl<'a> VersionFold<'a> {
     }
 }
 
+/// A rule for which cells stay.
+pub type Keeps = fn(&mut Purge<'_>, &Cell) -> bool;
+
+/// [`Purge::keeps`]: the cells that replicas of ours compare.
+pub const COMPARED: Keeps = |purge, cell| purge.keeps(cell);
+
+/// [`Purge::keeps_in_file`]: the cells that replicas of 0.6 compare.
+pub const STORED: Keeps = |purge, cell| purge.keeps_in_file(cell);
+
 /// Decides, for one row, which of its merged cells stay. They come in ascending order.
 pub struct Purge<'a> {
     visibility: Visibility<'a>,

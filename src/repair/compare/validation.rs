@@ -7,6 +7,7 @@ use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::base::worker::Spawner;
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
+use crate::model::visibility::COMPARED;
 use crate::net::bodies::BodyContext;
 use crate::repair::error::{OperationError, Result};
 use crate::repair::job::{JobControl, Output, Scope};
@@ -78,7 +79,7 @@ impl Validator {
             let builder = self.storage.row_builder(family, COLUMN_INDEX_BYTES)?;
             control.progress.expect_rows(rows_within(&set, &leaves, unknown.len()));
             let mut sink = HashSink::new(builder, control, add_to(&mut leaves));
-            self.storage.validate(&set, &row_ranges(&unknown), gc_before, &mut sink)?;
+            self.storage.validate(&set, &row_ranges(&unknown), gc_before, COMPARED, &mut sink)?;
         }
         let hashes = leaves.hashes();
         self.remembered().keep(family, set.now.identities(), division, leaves);

@@ -5,7 +5,7 @@ use super::merge::mark_damaged;
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::slice::CellRange;
-use crate::model::visibility::Purge;
+use crate::model::visibility::{Keeps, Purge};
 use crate::ring::{DecoratedKey, RowRange};
 use crate::storage::error::ReadError;
 use crate::storage::family::ColumnFamily;
@@ -84,12 +84,13 @@ impl GcSpan {
 }
 
 /// Gives a row to a sink as a major compaction would leave it if deletions made at or before
-/// `gc_before` were dropped. Only the sources of the row decide, so that replicas agree.
-/// `keep_pace` is called for each cell.
+/// `gc_before` were dropped. Only the sources of the row decide, so that replicas agree. `keep_pace` is
+/// called for each cell.
 pub(in crate::storage) fn give_row<S: RowSink>(
     family: &ColumnFamily,
     (key, sources): (&DecoratedKey, RowSources<'_>),
     gc_before: i32,
+    keeps: Keeps,
     sink: &mut S,
     mut keep_pace: impl FnMut() -> Result<(), CompactionError>,
 ) -> Result<bool, S::Error> {
@@ -105,7 +106,7 @@ pub(in crate::storage) fn give_row<S: RowSink>(
         if let Some(deletion) = cell.deletion() {
             span.note(deletion, gc_before);
         }
-        if purge.keeps(&cell) {
+        if keeps(&mut purge, &cell) {
             sink.push(&cell)?;
         }
         keep_pace()?;

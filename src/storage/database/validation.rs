@@ -7,6 +7,7 @@ use super::super::sstable::Access;
 use super::Core;
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
+use crate::model::visibility::{COMPARED, Keeps};
 use crate::ring::{DecoratedKey, RowRange, Token};
 use crate::storage::error::{FileError, ReadError};
 use crate::storage::legacy::{RowBuilder, Spool};
@@ -67,11 +68,12 @@ impl Core {
         set: &ValidationSet,
         ranges: &[RowRange],
         gc_before: i32,
+        keeps: Keeps,
         sink: &mut S,
     ) -> Result<Validated, S::Error> {
         let (family, tables) = (&*set.family, &*set.now.tables);
         self.compactor.walk(family, tables, ranges, |row, job| {
-            give_row(family, row, gc_before, sink, || job.keep_pace()).map(drop)
+            give_row(family, row, gc_before, keeps, sink, || job.keep_pace()).map(drop)
         })
     }
 
@@ -129,7 +131,7 @@ impl Core {
         let rows = view.rows_in(range, &from, Access::Bypass);
         let mut rows = rows.map_err(CompactionError::from)?;
         while let Some(row) = rows.advance().map_err(CompactionError::from)? {
-            if !give_row(family, row, gc_before, sink, keep_on)? {
+            if !give_row(family, row, gc_before, COMPARED, sink, keep_on)? {
                 return Ok(false);
             }
         }

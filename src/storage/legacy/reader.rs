@@ -411,11 +411,17 @@ impl Window {
         &mut self,
         after: u64,
     ) -> Result<(Option<Cow<'_, str>>, u64), ReadError> {
+        let length = self.utf_length(after)?;
+        Ok((ByteReader::new(self.bytes()).utf().ok(), length))
+    }
+
+    /// The length of the text that stands here, with as many bytes after it in memory.
+    pub(in crate::storage) fn utf_length(&mut self, after: u64) -> Result<u64, ReadError> {
         self.fill(2)?;
         let length = self.bytes().first_chunk().map_or(0, |it| u16::from_be_bytes(*it));
         let length = 2 + u64::from(length);
         self.fill(length + after)?;
-        Ok((ByteReader::new(self.bytes()).utf().ok(), length))
+        Ok(length)
     }
 
     /// The next `N` bytes.

@@ -474,7 +474,7 @@ impl Surveyor {
     fn walk_index(&mut self, mut index: Window, data: &Window) -> Result<(), ReadError> {
         let (data_size, mut field, mut start) = (data.size(), Vec::new(), None);
         while index.left() > 0 {
-            let (_, length) = index.utf(8)?;
+            let length = index.utf_length(8)?;
             let (entry, key) = (index.bytes(), length as usize);
             let offset = ByteReader::at(entry, key).u64().unwrap_or(u64::MAX);
             if !start.map_or(offset == 0, |start| start < offset) {
@@ -507,7 +507,7 @@ impl Surveyor {
             let Some(end) = row_end(&mut data)? else {
                 return Err(data.corrupt("a row is longer than the rest of the file"));
             };
-            let (_, length) = data.utf(4)?;
+            let length = data.utf_length(4)?;
             let added = self.add(&data.bytes()[..length as usize], start..end, data.size());
             added.map_err(|reason| data.corrupt(reason))?;
             data.seek(end);
@@ -604,7 +604,7 @@ impl Surveyor {
 
 /// Where the row ends that begins here; `None` if it would be beyond the end of the file.
 fn row_end(data: &mut Window) -> Result<Option<u64>, ReadError> {
-    let (_, length) = data.utf(4)?;
+    let length = data.utf_length(4)?;
     let size = ByteReader::at(data.bytes(), length as usize).i32().unwrap_or(-1);
     let size = u64::try_from(size).ok().filter(|size| *size > 0);
     let end = size.map(|size| data.position() + length + 4 + size);

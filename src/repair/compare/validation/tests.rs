@@ -126,7 +126,9 @@ fn read_all(validator: &Validator, scope: &Scope, shape: &Shape) -> (u64, Vec<Tr
     let builder = storage.row_builder(FAMILY, COLUMN_INDEX_BYTES).unwrap();
     let control = JobControl::default();
     let mut sink = HashSink::new(builder, &control, add_to(&mut leaves));
-    storage.validate(&set, &row_ranges(&scope.ranges), scope.gc_before, &mut sink).unwrap();
+    storage
+        .validate(&set, &row_ranges(&scope.ranges), scope.gc_before, COMPARED, &mut sink)
+        .unwrap();
     drop(sink);
     (control.progress.now().rows, leaves.hashes())
 }

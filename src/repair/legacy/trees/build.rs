@@ -4,6 +4,7 @@ use super::table::{Receivers, Side};
 use super::tree::MerkleTree;
 use super::{LegacyPeers, java};
 use crate::model::schema::FamilyId;
+use crate::model::visibility::STORED;
 use crate::net::Verb;
 use crate::net::bodies::TreeResponse;
 use crate::repair::compare::{HashSink, HashedRow};
@@ -118,6 +119,6 @@ pub(crate) fn build(
         }
         true
     });
-    storage.validate(&set, &[RowRange::all()], store.gc_before(), &mut sink)?;
+    storage.validate(&set, &[RowRange::all()], store.gc_before(), STORED, &mut sink)?;
     Ok(tree)
 }

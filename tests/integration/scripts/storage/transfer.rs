@@ -8,6 +8,7 @@ use alexandra::model::deletion::Deletion;
 use alexandra::model::key::RowKey;
 use alexandra::model::position::RowPosition;
 use alexandra::model::version::RowVersion;
+use alexandra::model::visibility::COMPARED;
 use alexandra::ring::{DecoratedKey, RowRange, Token, TokenRange};
 use alexandra::storage::compaction::{CompactionError, GcSpan, RowSink};
 use std::cell;
@@ -291,7 +292,7 @@ impl World {
     fn validate(&self, family: &str, gc_before: i32, ranges: &[String]) -> Output {
         let (storage, ranges) = (self.storage()?, self.all_ranges(ranges)?);
         let (mut kept, set) = (Kept::default(), storage.validation_set(self.family(family)?)?);
-        storage.validate(&set, &ranges, gc_before, &mut kept)?;
+        storage.validate(&set, &ranges, gc_before, COMPARED, &mut kept)?;
         let Kept { rows, span, .. } = kept;
         let (dropped, earliest) = (span.latest_dropped, span.earliest_kept);
         let dropped = if dropped == i32::MIN { "none".into() } else { format!("{dropped}") };
