@@ -1,6 +1,6 @@
 //! Reads the rows of an SSTable of 0.4 to 0.6 where they lie, in the form of our blocks.
 //!
-//! Neighbouring rows of about 32 KB together, or one larger row, make up a *run*. A run stands for
+//! Neighbouring rows of about 16 KB together, or one larger row, make up a *run*. A run stands for
 //! a block of the row index, the blocks of a row's own column index stand for data blocks. When a
 //! reader asks for one its bytes are read, checked, and translated into the block that a file of
 //! ours would have. So all that reads blocks reads these files too, and the block cache keeps the
@@ -35,8 +35,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes of rows after which a run ends. A larger row is a run of its own.
-const RUN_BYTES: u64 = 32 << 10;
+/// Bytes of rows after which a run ends, which is read at once. A larger row is a run of its own.
+const RUN_BYTES: u64 = 16 << 10;
+
+/// A larger run is one row that is not read as a whole.
+const MOST_RUN_BYTES: u32 = 64 << 10;
 
 /// Most bytes of the columns of a row that stand in its entry of the row index.
 const MAX_INLINE_BYTES: usize = 4 << 10;
@@ -181,7 +184,7 @@ impl LegacyTable {
         kind: BlockKind,
         bytes: &[u8],
     ) -> Result<Block, Untranslated> {
-        let mut block = BlockBuilder::default();
+        let mut block = BlockBuilder::with_capacity(bytes.len());
         match kind {
             BlockKind::RowIndex => self.translate_run(handle, bytes, &mut block)?,
             BlockKind::ColumnIndex => {
@@ -613,5 +616,5 @@ fn row_end(data: &mut Window) -> Result<Option<u64>, ReadError> {
 
 /// Whether a run is one row that is not read as a whole.
 pub(in crate::storage) fn is_large(run: BlockHandle) -> bool {
-    u64::from(run.length) > 2 * RUN_BYTES
+    run.length > MOST_RUN_BYTES
 }

@@ -215,6 +215,11 @@ pub struct BlockBuilder {
 }
 
 impl BlockBuilder {
+    /// A builder that takes about this many bytes before it grows.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { payload: Vec::with_capacity(bytes), ..Self::default() }
+    }
+
     /// Begins an entry; what is appended to the returned buffer belongs to it.
     pub fn entry(&mut self) -> &mut Vec<u8> {
         self.offsets.push(self.payload.len() as u32);
