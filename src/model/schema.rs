@@ -65,6 +65,14 @@ impl ColumnFamilySchema {
         }
     }
 
+    /// Whether the rows of another column family can be read as rows of this one.
+    pub fn sorts_as(&self, other: &Self) -> bool {
+        let columns =
+            |it: &Self| it.subcolumn_comparator().map_or_else(String::new, Comparator::class_name);
+        Comparator::same_order(&self.comparator().class_name(), &other.comparator().class_name())
+            && Comparator::same_order(&columns(self), &columns(other))
+    }
+
     /// The comparator of `CompareSubcolumnsWith`; `None` for a standard column family.
     pub fn subcolumn_comparator(&self) -> Option<&Comparator> {
         match &self.kind {

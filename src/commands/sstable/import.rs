@@ -2,23 +2,28 @@
 
 use super::scrub;
 use super::target::{
-    ConfigArguments, Configured, ToolError, check_output, family_of, folder_of, is_original,
-    is_table, taken, writer_options,
+    ConfigArguments, Configured, ToolError, check_output, describe_itself, family_of, folder_of,
+    is_original, is_table, open_original, taken, writer_options,
 };
 use super::to_original::is_whole;
-use super::verify::print;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::fs::{FileSystem, OsFileSystem};
 use crate::commands::progress::Progress;
 use crate::config::Settings;
 use crate::config::settings::{ColumnFamilySettings, Release};
+use crate::model::schema::ColumnFamilySchema;
+use crate::model::slice::CellRange;
 use crate::storage::caches::BlockCache;
 use crate::storage::directory;
-use crate::storage::error::{FileContext, FileError};
+use crate::storage::error::{FileContext, FileError, ReadError};
 use crate::storage::files::{self, OriginalPart};
 use crate::storage::json::{Imported, Importer};
 use crate::storage::legacy::{TableOptions, TableWriter, export, takeover};
-use crate::storage::sstable::{SsTable, WrittenFile};
+use crate::storage::row::RowReader;
+use crate::storage::rows::MergedRows;
+use crate::storage::sstable::{
+    OutputOptions, Outputs, SplitWriter, SsTable, WriterOptions, WrittenFile,
+};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -83,19 +88,59 @@ fn copy_table(
 ) -> Result<bool, ToolError> {
     let (fs, source, schema) = (&configured.fs, &arguments.source, &family.schema);
     let mut offline = configured.server.family(&schema.keyspace, &schema.name)?;
-    let into = (writer_options(&configured.settings, family), Arc::clone(schema));
-    let (aim, report) = scrub::examine(&arguments.config, &**fs, source, Some(into))?;
-    if !print(&report) {
-        let text = "is damaged, or its rows sort otherwise: nothing is imported. `sstable scrub \
-                    --output` saves what can be read, and `sstable export` writes it as JSON";
-        return Err(format!("{} {text}", source.display()).into());
+    let options = writer_options(&configured.settings, family);
+    let copied = if is_original(source) {
+        open_original(fs, source, 0, &configured.settings, family)
+    } else {
+        let (_, own, partitioner) = describe_itself(&**fs, source)?;
+        if partitioner != options.partitioner || !own.sorts_as(schema) {
+            let text =
+                "its rows sort otherwise: `sstable export` writes it as JSON, which is imported";
+            return Err(format!("{}: {text}", source.display()).into());
+        }
+        SsTable::open(fs, source, 0, partitioner, &Arc::new(BlockCache::new(0)))
     }
-    let saved = scrub::save(fs, &report, &aim, true, &mut || offline.new_path())?;
-    let (names, _) = offline.replace(&saved.unwrap_or_default(), &[])?;
-    for name in names {
-        say!("{}", name.display());
-    }
+    .and_then(|table| copy_rows(fs, &table, schema, options, &mut || offline.new_path()));
+    let imported = copied.map_err(|error| {
+        format!(
+            "{error}. Nothing is imported: `sstable verify` lists the damage, and `sstable scrub \
+             --output` saves what can be read"
+        )
+    })?;
+    let (names, _) = offline.replace(imported.file.as_slice(), &[])?;
+    tell(&imported, &names);
     Ok(true)
+}
+
+/// Copies the rows of an SSTable as they are.
+fn copy_rows(
+    fs: &Arc<dyn FileSystem>,
+    table: &SsTable,
+    family: &Arc<ColumnFamilySchema>,
+    options: WriterOptions,
+    next_path: &mut (dyn FnMut() -> Result<PathBuf, FileError> + Send),
+) -> Result<Imported, ReadError> {
+    let (total, now) = (table.rows(), SystemClock::new().now_micros());
+    let options = OutputOptions::unsplit(options, total, now);
+    let mut writer = SplitWriter::new(Outputs::new(fs, family, options, next_path));
+    let progress = Progress::new("Importing", table.path(), table.size());
+    let row_bytes = table.size() as f64 / total.max(1) as f64;
+    let (mut rows, mut cells) = (0u64, 0);
+    let mut merged = MergedRows::of_whole([table])?;
+    while let Some((key, sources)) = merged.advance()? {
+        let in_row = |error: ReadError| error.in_row(key.key());
+        let reader = RowReader::of_everything(family, sources);
+        writer.begin_row(key, reader.deletion())?;
+        let mut row = reader.cells(CellRange::ALL, false).map_err(in_row)?;
+        while let Some(cell) = row.advance().map_err(in_row)? {
+            writer.push(&cell)?;
+            cells += 1;
+        }
+        writer.end_row()?;
+        rows += 1;
+        progress.set((rows as f64 * row_bytes) as u64);
+    }
+    Ok(Imported { rows, cells, file: writer.finish()?.pop() })
 }
 
 /// Rows may be imported before the first start of a server.

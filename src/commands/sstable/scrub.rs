@@ -43,7 +43,7 @@ pub(super) struct Arguments {
 }
 
 /// A damaged file, as it should be, and the column family that its rows are saved for.
-pub(super) struct Aim {
+struct Aim {
     expected: Expected,
     family: Arc<ColumnFamilySchema>,
     options: WriterOptions,
@@ -164,7 +164,7 @@ fn adopt_orphans(configured: &Configured, aim: &Aim) -> Result<(), ToolError> {
 }
 
 /// Saves what can be read of a file; `None` if something is lost and that is not accepted.
-pub(super) fn save(
+fn save(
     fs: &Arc<dyn FileSystem>,
     report: &Report,
     aim: &Aim,
@@ -194,7 +194,7 @@ const OUTPUT_USAGE: &str = "--output takes what is saved of one SSTable: name it
     and column family behind it if the new file is to be of these";
 
 /// Verifies a named file; what is saved of it is for this column family, else for its own.
-pub(super) fn examine(
+fn examine(
     config: &ConfigArguments,
     fs: &dyn FileSystem,
     file: &Path,

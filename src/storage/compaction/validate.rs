@@ -84,8 +84,8 @@ impl GcSpan {
 }
 
 /// Gives a row to a sink as a major compaction would leave it if deletions made at or before
-/// `gc_before` were dropped. Only the sources of the row decide, so that replicas agree. `keep_pace` is
-/// called for each cell.
+/// `gc_before` were dropped. Only the sources of the row decide, so that replicas agree.
+/// `keep_pace` is called for each cell.
 pub(in crate::storage) fn give_row<S: RowSink>(
     family: &ColumnFamily,
     (key, sources): (&DecoratedKey, RowSources<'_>),

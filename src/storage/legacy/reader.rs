@@ -151,7 +151,13 @@ impl TableReader {
 
     /// Another window on a part of the file.
     pub(in crate::storage) fn window(&self, range: Range<u64>) -> Window {
-        Window { size: range.end, ..self.window.again(range.start) }
+        let mut window = Window { size: range.end, ..self.window.again(range.start) };
+        // The row was mostly read at once.
+        let from = range.start.saturating_sub(self.window.start) as usize;
+        let here = from..from + (range.end - range.start) as usize;
+        let bytes = self.window.bytes.get(here).filter(|_| range.start >= self.window.start);
+        window.bytes.extend_from_slice(bytes.unwrap_or_default());
+        window
     }
 
     /// Goes on with the row that begins here.
