@@ -178,14 +178,16 @@ impl<'a> RowSource<'a> {
         }
     }
 
-    /// Whether this deletion covers all of it, so that it need not be read.
-    fn is_covered_by(&self, deletion: Deletion) -> bool {
+    /// Whether this deletion covers all of it, so that it need not be read. Deletions of super
+    /// columns are read in any case: 0.6 tells of them.
+    fn is_covered_by(&self, deletion: Deletion, family: &ColumnFamilySchema) -> bool {
         match self {
             Self::Memtable(_) => false,
-            Self::SsTable { entry, .. } => {
+            Self::SsTable { entry, blocks } => {
+                let is_told = || family.is_super() && blocks.table().may_have_deletions();
                 // The least timestamp there is would else count as deleted by no deletion at all.
                 let is_covered = || entry.max_timestamp().is_some_and(|at| deletion.covers(at));
-                !deletion.is_none() && is_covered()
+                !deletion.is_none() && is_covered() && !is_told()
             }
         }
     }
@@ -326,7 +328,7 @@ impl<'f, 's> RowReader<'f, 's> {
     pub fn new(family: &'f ColumnFamilySchema, sources: RowSources<'s>) -> Self {
         let mut reader = Self::of_everything(family, sources);
         let deletion = reader.deletion;
-        reader.sources.retain(|source| !source.is_covered_by(deletion));
+        reader.sources.retain(|source| !source.is_covered_by(deletion, family));
         reader
     }
 
