@@ -251,6 +251,15 @@ fn a_crash_at_any_moment_loses_nothing() {
     }
 }
 
+fn check_left_to_the_original(fs: &SimFileSystem) {
+    for folder in ["Keyspace1", "system"] {
+        let files = names(fs, &format!("/data/{folder}"));
+        let others = files.iter().filter(|name| !is_of_the_original(name)).collect::<Vec<_>>();
+        assert_eq!(others, ["snapshots"]);
+    }
+    assert!(fs.exists(Path::new(SEGMENT)));
+}
+
 /// Until the takeover is finished the original finds everything as it has left it.
 #[test]
 fn a_start_that_is_refused_leaves_the_directories_to_the_original() {
@@ -261,12 +270,7 @@ fn a_start_that_is_refused_leaves_the_directories_to_the_original() {
     let error = open(&fs, options()).unwrap_err().to_string();
     assert!(error.contains("Super1-1-Data.db is damaged at byte"), "{error}");
     assert!(error.contains("accept_data_loss=true goes on without it"), "{error}");
-    for folder in ["Keyspace1", "system"] {
-        let files = names(&fs, &format!("/data/{folder}"));
-        let others = files.iter().filter(|name| !is_of_the_original(name)).collect::<Vec<_>>();
-        assert_eq!(others, ["snapshots"]);
-    }
-    assert!(fs.exists(Path::new(SEGMENT)));
+    check_left_to_the_original(&fs);
     // The operator goes on without the file, which is kept.
     let database = open(&fs, Options { accept_data_loss: true, ..options() }).unwrap();
     database.finish_takeover().unwrap();
@@ -290,9 +294,36 @@ fn another_partitioner_or_cluster_is_noticed_before_anything_changes() {
     let database = open(&fs, options()).unwrap();
     let error = establish_identity(&database, "Other", 1, false).unwrap_err();
     assert_eq!(error.to_string(), "ClusterName mismatch: Test Cluster != Other");
+    drop(database);
+    check_left_to_the_original(&fs);
+    let database = open(&fs, options()).unwrap();
     let identity = establish_identity(&database, "Test Cluster", 1, false).unwrap();
     let token = Partitioner::Random.parse_token("0").unwrap();
     assert_eq!((identity.token, identity.is_new), (Some(token), false));
+}
+
+/// The way back is to the files of the start that went through.
+#[test]
+fn a_start_after_a_refused_one_keeps_what_is_there_then() {
+    let fs = directories();
+    let open_at = |seconds: i64| {
+        let clock = Arc::new(ManualClock::at_micros(seconds * 1_000_000));
+        let components = Components::new(Arc::new(fs.clone()), clock);
+        let components = Components { spawner: Spawner::Inline, ..components };
+        let family = |_| FamilyOptions::default();
+        Database::open(components, options(), Partitioner::Random, schema(), family).unwrap()
+    };
+    let refused = establish_identity(&open_at(1_800_000_000), "Other", 1, false);
+    assert!(refused.is_err());
+    let standard = Path::new("/data/Keyspace1");
+    for part in ["Data", "Index", "Filter"] {
+        let file = |number: u64| standard.join(format!("Standard1-{number}-{part}.db"));
+        fs.rename(&file(1), &file(7)).unwrap();
+    }
+    open_at(1_800_000_009).finish_takeover().unwrap();
+    let kept = names(&fs, "/data/Keyspace1/snapshots/1800000009000-before-alexandra");
+    assert!(!kept.contains(&"Standard1-1-Data.db".to_owned()), "{kept:?}");
+    assert!(kept.contains(&"Standard1-7-Data.db".to_owned()), "{kept:?}");
 }
 
 #[test]

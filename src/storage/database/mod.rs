@@ -371,7 +371,8 @@ impl Core {
 
 impl Database {
     /// Stops the threads, writes memtables to disk, and closes the log. Data that cannot be flushed
-    /// stay in the log.
+    /// stay in the log. Until a takeover is complete the files of the original hold everything, and
+    /// nothing is put beside them.
     pub fn close(&self) {
         self.stop_writes();
         if self.is_closed.swap(true, Ordering::SeqCst) {
@@ -381,10 +382,13 @@ impl Database {
         self.compactions.close();
         self.environment.cache.buffers().close();
         self.workers.join();
-        // Before the flushes, as rows that are written to disk leave the row cache.
-        self.save_caches_at_end();
+        let mut families: Vec<&Arc<ColumnFamily>> = Vec::new();
+        if !self.is_taking_over() {
+            // Before the flushes, as rows that are written to disk leave the row cache.
+            self.save_caches_at_end();
+            families.extend(self.families());
+        }
         // Those of users first: that they have data now is noted in one of the others.
-        let mut families: Vec<&Arc<ColumnFamily>> = self.families().collect();
         families.sort_by_key(|family| !known_families::is_of_users(family));
         for family in families {
             if let Err(error) = self.flush_once(family, FlushCause::Shutdown) {

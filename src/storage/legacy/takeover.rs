@@ -48,7 +48,8 @@ pub enum TakeoverError {
     #[error(
         "{path} is a commit log of Apache Cassandra, in directories that this program has taken \
          over before: what it holds was written by a server that should not have been started. \
-         Move it away; what other nodes have of it a repair brings back",
+         Move it away; what other nodes have of it a repair brings back. If you have gone back to \
+         the files of before the takeover, move the files alexandra.* of the data directories away",
         path = .0.display()
     )]
     LateLog(PathBuf),
@@ -149,13 +150,14 @@ impl Preview {
         let folders = Folder::all(fs, data_directories)?;
         let segments =
             segments_of_the_original(fs, log_directory).context("list", log_directory)?;
+        let has_ours = folders.iter().any(|folder| folder.is_ours);
         let has_data = folders.iter().any(|it| it.data_file().is_some()) || !segments.is_empty();
         let stage = match Takeover::find(fs, data_directories)? {
             Some(Takeover { snapshot, is_complete: true }) => Stage::Complete(snapshot),
-            Some(Takeover { snapshot, is_complete: false }) => Stage::Begun(snapshot),
-            None if has_data => Stage::Original,
-            None if folders.iter().any(|folder| folder.is_ours) => Stage::Ours,
-            None => Stage::Empty,
+            Some(Takeover { snapshot, .. }) if has_ours => Stage::Begun(snapshot),
+            _ if has_data => Stage::Original,
+            _ if has_ours => Stage::Ours,
+            _ => Stage::Empty,
         };
         let kept = folders.iter().map(|it| it.names.len()).sum::<usize>() + segments.len();
         let (mut tables, mut leftovers, mut others) = (BTreeMap::new(), Vec::new(), Vec::new());
@@ -304,24 +306,26 @@ impl Takeover {
         log_directory: &Path,
     ) -> Result<Option<Self>, TakeoverError> {
         let mut folders = Folder::all(fs, data_directories)?;
+        let has_ours = folders.iter().any(|folder| folder.is_ours);
         folders.retain(|folder| !folder.names.is_empty());
         let segments =
             segments_of_the_original(fs, log_directory).context("list", log_directory)?;
         let takeover = match Self::find(fs, data_directories)? {
             Some(Self { is_complete: true, .. }) => return Ok(None),
-            Some(begun) => begun,
+            // Until there is a file of ours the original may have gone on, with other files.
+            Some(begun) if has_ours => begun,
             None if segments.is_empty() && !folders.iter().any(|it| it.data_file().is_some()) => {
                 return Ok(None);
             }
-            None => {
+            _ => {
                 let snapshot = format!("{}-{SNAPSHOT_TAG}", clock.coarse_millis());
                 Self { snapshot, is_complete: false }
             }
         };
         let files: usize = folders.iter().map(|folder| folder.names.len()).sum();
         log::info!(
-            "The directories were written by Apache Cassandra, and are taken over: {files} files \
-             in {} folders, {} segments of the commit log. All are kept in snapshot {}",
+            "The directories were written by Apache Cassandra. A takeover begins: {files} files in \
+             {} folders, {} segments of the commit log. All are kept in snapshot {}",
             folders.len(),
             segments.len(),
             takeover.snapshot
