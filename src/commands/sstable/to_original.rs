@@ -38,8 +38,7 @@ pub(super) fn run(arguments: &Arguments, release: &str, to: &Path) -> Result<boo
         }
         export(&source, family, &mut folder)?;
     }
-    let is_of_all = arguments.targets.is_empty();
-    if is_of_all {
+    if arguments.targets.is_empty() {
         let is_own = |it: &&ColumnFamilySettings| it.schema.name == LOCATION_INFO;
         let own = families.iter().find(is_own).expect("the keyspace system has it");
         let tables = source.open_tables(own)?;
@@ -47,7 +46,7 @@ pub(super) fn run(arguments: &Arguments, release: &str, to: &Path) -> Result<boo
         folder.finish(&own.schema, &identity)?;
     }
     is_complete &= tell_of_left_out(&folder) & tell_of_hints(&source)?;
-    tell_of_the_next_step(arguments, release, to, is_of_all);
+    tell_of_the_next_step(arguments, release, to, is_complete);
     Ok(is_complete)
 }
 
@@ -121,14 +120,15 @@ pub(super) fn is_whole(done: &str, family: &str, left_out: &[LeftOut]) -> bool {
     left_out.is_empty()
 }
 
-fn tell_of_the_next_step(arguments: &Arguments, release: Release, to: &Path, is_of_all: bool) {
+fn tell_of_the_next_step(arguments: &Arguments, release: Release, to: &Path, is_complete: bool) {
     let to = to.display();
-    if !is_of_all {
+    if !arguments.targets.is_empty() {
         say!("{to} is not complete: repeat the command without names for the rest");
         return;
     }
+    let state = if is_complete { "is complete" } else { "has all but what is NOT EXPORTED" };
     say!(
-        "{to} is complete. Name it in DataFileDirectories of Apache Cassandra {release}, with an \
+        "{to} {state}. Name it in DataFileDirectories of Apache Cassandra {release}, with an \
          empty CommitLogDirectory"
     );
     if arguments.snapshot.is_some() {
