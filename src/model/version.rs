@@ -255,8 +255,8 @@ impl RowVersion {
         self.cells = kept;
     }
 
-    /// As [`RowVersion::drop_expired`], of a part of one super column, in the form of 0.6: beside
-    /// what is left it tells the deletion of the super column even where that of the row covers it.
+    /// As [`RowVersion::drop_expired`], of a part of one super column, in the form of 0.6: the
+    /// deletion of the super column stays beside other cells even where that of the row covers it.
     pub fn drop_expired_within_super_as_0_6(
         &mut self,
         family: &ColumnFamilySchema,

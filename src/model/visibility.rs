@@ -3,6 +3,7 @@
 //!
 //! A cell is hidden if the deletion of its row or of its super column is as new as the cell, or
 //! newer. What is hidden is dropped wherever a row is written or sent; the deletion itself stays.
+//! Files also keep the hidden deletions of super columns: see [`Purge::keeps_in_file`].
 //!
 //! A deletion is expired when its grace period is over. Replicas do not tell each other of expired
 //! deletions. A compaction purges one only where nothing that it could hide is left outside of the

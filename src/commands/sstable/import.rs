@@ -11,19 +11,13 @@ use crate::base::fs::{FileSystem, OsFileSystem};
 use crate::commands::progress::Progress;
 use crate::config::Settings;
 use crate::config::settings::{ColumnFamilySettings, Release};
-use crate::model::schema::ColumnFamilySchema;
-use crate::model::slice::CellRange;
 use crate::storage::caches::BlockCache;
 use crate::storage::directory;
-use crate::storage::error::{FileContext, FileError, ReadError};
+use crate::storage::error::{FileContext, FileError};
 use crate::storage::files::{self, OriginalPart};
 use crate::storage::json::{Imported, Importer};
 use crate::storage::legacy::{TableOptions, TableWriter, export, takeover};
-use crate::storage::row::RowReader;
-use crate::storage::rows::MergedRows;
-use crate::storage::sstable::{
-    OutputOptions, Outputs, SplitWriter, SsTable, WriterOptions, WrittenFile,
-};
+use crate::storage::sstable::{SsTable, WrittenFile};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -46,8 +40,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
 
-    /// What export, or sstable2json of old, has written; or an SSTable, also one of Apache
-    /// Cassandra (`-Data.db`)
+    /// JSON of export, or of sstable2json of old; or an SSTable, also one of Apache Cassandra
+    /// (`-Data.db`)
     #[arg(value_name = "JSON | SSTABLE")]
     pub(super) source: PathBuf,
 }
@@ -88,59 +82,42 @@ fn copy_table(
 ) -> Result<bool, ToolError> {
     let (fs, source, schema) = (&configured.fs, &arguments.source, &family.schema);
     let mut offline = configured.server.family(&schema.keyspace, &schema.name)?;
-    let options = writer_options(&configured.settings, family);
+    let importer = importer(fs, &configured.settings, family);
     let copied = if is_original(source) {
         open_original(fs, source, 0, &configured.settings, family)
     } else {
         let (_, own, partitioner) = describe_itself(&**fs, source)?;
-        if partitioner != options.partitioner || !own.sorts_as(schema) {
+        if partitioner != importer.options.partitioner || !own.sorts_as(schema) {
             let text =
                 "its rows sort otherwise: `sstable export` writes it as JSON, which is imported";
             return Err(format!("{}: {text}", source.display()).into());
         }
         SsTable::open(fs, source, 0, partitioner, &Arc::new(BlockCache::new(0)))
     }
-    .and_then(|table| copy_rows(fs, &table, schema, options, &mut || offline.new_path()));
-    let imported = copied.map_err(|error| {
+    .and_then(|table| {
+        let progress = Progress::new("Importing", source, table.size());
+        let row_bytes = table.size() as f64 / table.rows().max(1) as f64;
+        let mut tell = |rows| progress.set((rows as f64 * row_bytes) as u64);
+        importer.copy(&[table], &offline.new_path()?, &mut tell)
+    });
+    let done = copied.map_err(|error| {
         format!(
             "{error}. Nothing is imported: `sstable verify` lists the damage, and `sstable scrub \
              --output` saves what can be read"
         )
     })?;
-    let (names, _) = offline.replace(imported.file.as_slice(), &[])?;
-    tell(&imported, &names);
+    let (names, _) = offline.replace(done.file.as_slice(), &[])?;
+    tell(&done, &names);
     Ok(true)
 }
 
-/// Copies the rows of an SSTable as they are.
-fn copy_rows(
-    fs: &Arc<dyn FileSystem>,
-    table: &SsTable,
-    family: &Arc<ColumnFamilySchema>,
-    options: WriterOptions,
-    next_path: &mut (dyn FnMut() -> Result<PathBuf, FileError> + Send),
-) -> Result<Imported, ReadError> {
-    let (total, now) = (table.rows(), SystemClock::new().now_micros());
-    let options = OutputOptions::unsplit(options, total, now);
-    let mut writer = SplitWriter::new(Outputs::new(fs, family, options, next_path));
-    let progress = Progress::new("Importing", table.path(), table.size());
-    let row_bytes = table.size() as f64 / total.max(1) as f64;
-    let (mut rows, mut cells) = (0u64, 0);
-    let mut merged = MergedRows::of_whole([table])?;
-    while let Some((key, sources)) = merged.advance()? {
-        let in_row = |error: ReadError| error.in_row(key.key());
-        let reader = RowReader::of_everything(family, sources);
-        writer.begin_row(key, reader.deletion())?;
-        let mut row = reader.cells(CellRange::ALL, false).map_err(in_row)?;
-        while let Some(cell) = row.advance().map_err(in_row)? {
-            writer.push(&cell)?;
-            cells += 1;
-        }
-        writer.end_row()?;
-        rows += 1;
-        progress.set((rows as f64 * row_bytes) as u64);
-    }
-    Ok(Imported { rows, cells, file: writer.finish()?.pop() })
+fn importer<'a>(
+    fs: &'a Arc<dyn FileSystem>,
+    settings: &Settings,
+    family: &'a ColumnFamilySettings,
+) -> Importer<'a> {
+    let (options, now_micros) = (writer_options(settings, family), SystemClock::new().now_micros());
+    Importer { fs, family: &family.schema, options, now_micros }
 }
 
 /// Rows may be imported before the first start of a server.
@@ -162,12 +139,7 @@ fn to_store(
 ) -> Result<(Imported, Vec<PathBuf>), ToolError> {
     let schema = &family.schema;
     let mut offline = configured.server.family(&schema.keyspace, &schema.name)?;
-    let importer = Importer {
-        fs: &configured.fs,
-        family: schema,
-        options: writer_options(&configured.settings, family),
-        now_micros: SystemClock::new().now_micros(),
-    };
+    let importer = importer(&configured.fs, &configured.settings, family);
     let done = import(&importer, json, &mut || offline.new_path())?;
     let new: Vec<WrittenFile> = done.file.iter().cloned().collect();
     let (names, _) = offline.replace(&new, &[])?;
@@ -183,12 +155,7 @@ fn to_file(
     output: &Path,
 ) -> Result<Imported, ToolError> {
     check_output(&**fs, output)?;
-    let importer = Importer {
-        fs,
-        family: &family.schema,
-        options: writer_options(settings, family),
-        now_micros: SystemClock::new().now_micros(),
-    };
+    let importer = importer(fs, settings, family);
     let mut number = 0;
     let mut next_path = || {
         number += 1;

@@ -382,22 +382,25 @@ impl Database {
         self.compactions.close();
         self.environment.cache.buffers().close();
         self.workers.join();
-        let mut families: Vec<&Arc<ColumnFamily>> = Vec::new();
         if !self.is_taking_over() {
-            // Before the flushes, as rows that are written to disk leave the row cache.
-            self.save_caches_at_end();
-            families.extend(self.families());
+            self.flush_at_end();
         }
+        self.forget_replayed();
+        if let Err(error) = self.log.close_and_clear(|| self.forget_log()) {
+            log::error!("the commit log was not closed cleanly: {error}");
+        }
+    }
+
+    fn flush_at_end(&self) {
+        // Before the flushes, as rows that are written to disk leave the row cache.
+        self.save_caches_at_end();
         // Those of users first: that they have data now is noted in one of the others.
+        let mut families: Vec<&Arc<ColumnFamily>> = self.families().collect();
         families.sort_by_key(|family| !known_families::is_of_users(family));
         for family in families {
             if let Err(error) = self.flush_once(family, FlushCause::Shutdown) {
                 log::warn!("{} stays in the commit log: {error}", family.schema());
             }
-        }
-        self.forget_replayed();
-        if let Err(error) = self.log.close_and_clear(|| self.forget_log()) {
-            log::error!("the commit log was not closed cleanly: {error}");
         }
     }
 }

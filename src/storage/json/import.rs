@@ -11,11 +11,16 @@ use crate::base::fs::FileSystem;
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::schema::ColumnFamilySchema;
+use crate::model::slice::CellRange;
 use crate::ring::DecoratedKey;
 use crate::storage::error::{FileError, ReadError};
-use crate::storage::sstable::{OutputOptions, Outputs, SplitWriter, WriterOptions, WrittenFile};
+use crate::storage::row::RowReader;
+use crate::storage::rows::MergedRows;
+use crate::storage::sstable::{
+    OutputOptions, Outputs, SplitWriter, SsTable, WriterOptions, WrittenFile,
+};
 use std::io::{self, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Bytes that are read of the text at a time.
@@ -121,6 +126,37 @@ impl Importer<'_> {
             runs.finish()?
         };
         Ok(Imported { rows, cells, file })
+    }
+}
+
+impl Importer<'_> {
+    /// Copies the rows of SSTables as they are to a new one. `progress` hears how many are copied.
+    pub fn copy(
+        &self,
+        tables: &[SsTable],
+        path: &Path,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Imported, ReadError> {
+        let expected = tables.iter().map(SsTable::rows).sum();
+        let options = OutputOptions::unsplit(self.options.clone(), expected, self.now_micros);
+        let mut outputs = Outputs::new(self.fs, self.family, options, || Ok(path.to_owned()));
+        let writer = outputs.open_file()?;
+        let (mut rows, mut cells) = (0, 0);
+        let mut merged = MergedRows::of_whole(tables)?;
+        while let Some((key, sources)) = merged.advance()? {
+            let in_row = |error: ReadError| error.in_row(key.key());
+            let reader = RowReader::of_everything(self.family, sources);
+            writer.begin_row(key, reader.deletion());
+            let mut row = reader.cells(CellRange::ALL, false).map_err(in_row)?;
+            while let Some(cell) = row.advance().map_err(in_row)? {
+                writer.push(&cell)?;
+                cells += 1;
+            }
+            writer.end_row()?;
+            rows += 1;
+            progress(rows);
+        }
+        Ok(Imported { rows, cells, file: outputs.finish()?.pop() })
     }
 }
 

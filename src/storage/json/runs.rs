@@ -6,12 +6,9 @@ use super::parse::RowSink;
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::schema::ColumnFamilySchema;
-use crate::model::slice::CellRange;
 use crate::ring::DecoratedKey;
 use crate::storage::caches::BlockCache;
 use crate::storage::error::{FileError, ReadError};
-use crate::storage::row::RowReader;
-use crate::storage::rows::MergedRows;
 use crate::storage::sstable::{
     OutputOptions, Outputs, SsTable, SsTableWriter, WrittenFile, discard,
 };
@@ -118,21 +115,8 @@ impl<'a> Runs<'a> {
         let open =
             |run: &WrittenFile| SsTable::open(self.importer.fs, &run.path, 0, partitioner, &cache);
         let tables = self.written.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        let expected = self.written.iter().map(|run| run.properties.rows).sum();
         let path = (self.next_path)()?;
-        self.write(&path, expected, |writer, family| {
-            let mut rows = MergedRows::of_whole(&tables)?;
-            while let Some((key, sources)) = rows.advance()? {
-                let reader = RowReader::of_everything(family, sources);
-                writer.begin_row(key, reader.deletion());
-                let mut cells = reader.cells(CellRange::ALL, false)?;
-                while let Some(cell) = cells.advance()? {
-                    writer.push(&cell)?;
-                }
-                writer.end_row()?;
-            }
-            Ok::<(), ReadError>(())
-        })
+        Ok(self.importer.copy(&tables, &path, &mut |_| ())?.file)
     }
 
     fn make_room(&mut self) -> Result<(), FileError> {
