@@ -333,12 +333,10 @@ impl<'a> KeyspaceReader<'_, 'a> {
         let read_repair_chance = family.read("ReadRepairChance", chance, share);
         Some(ColumnFamilySettings {
             schema: Arc::new(ColumnFamilySchema {
-                keyspace: self.name.clone(),
-                name: name.to_owned(),
-                kind: kind?,
                 comment: child_text(element, "Comment").map(str::to_owned),
                 gc_grace: gc_grace.unwrap_or(storage.gc_grace),
                 read_repair_chance,
+                ..ColumnFamilySchema::new(self.name.clone(), name.to_owned(), kind?)
             }),
             line: element.line,
             keys_cached,

@@ -472,12 +472,9 @@ impl Settings {
         };
         let family = |name: &str, comment: &str, kind| ColumnFamilySettings {
             schema: Arc::new(ColumnFamilySchema {
-                keyspace: SYSTEM_KEYSPACE.to_owned(),
-                name: name.to_owned(),
-                kind,
                 comment: Some(comment.to_owned()),
                 gc_grace: self.storage.gc_grace,
-                read_repair_chance: 0.0,
+                ..ColumnFamilySchema::new(SYSTEM_KEYSPACE.to_owned(), name.to_owned(), kind)
             }),
             line: 0,
             keys_cached: CacheSize::Fraction(0.01),

@@ -297,7 +297,7 @@ impl ComparatorRegistry {
 }
 
 /// What stands between commas, but for those within parentheses; none if these do not match.
-fn top_level_parts(text: &str) -> Option<Vec<&str>> {
+pub(super) fn top_level_parts(text: &str) -> Option<Vec<&str>> {
     let (mut parts, mut begin, mut depth) = (Vec::new(), 0, 0usize);
     for (at, character) in text.char_indices() {
         match character {

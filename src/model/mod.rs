@@ -11,5 +11,7 @@ pub mod original_mutation;
 pub mod position;
 pub mod schema;
 pub mod slice;
+pub mod table;
+pub mod types;
 pub mod version;
 pub mod visibility;

@@ -2,6 +2,7 @@
 
 use super::cell::CellState;
 use super::comparator::Comparator;
+use super::table::{Declared, Table};
 use crate::base::lock::{RwLock, rank};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -26,6 +27,8 @@ pub struct ColumnFamilySchema {
     /// `ReadRepairChance` (0.1, or 0 without consistency checks): the share of reads at ONE that
     /// compare replicas in the background.
     pub read_repair_chance: f64,
+    /// The family as CQL sees it.
+    pub table: Arc<Table>,
 }
 
 /// The two types of column family, with their comparators.
@@ -49,7 +52,8 @@ impl ColumnFamilySchema {
     /// A family with the grace period of 0.6, ten days, whose reads compare no replicas.
     pub fn new(keyspace: String, name: String, kind: ColumnFamilyKind) -> Self {
         let gc_grace = Duration::from_hours(240);
-        Self { keyspace, name, kind, comment: None, gc_grace, read_repair_chance: 0.0 }
+        let table = Arc::new(Table::of_family(&kind, &Declared::default()));
+        Self { keyspace, name, kind, comment: None, gc_grace, read_repair_chance: 0.0, table }
     }
 
     /// Whether its rows hold super columns.
