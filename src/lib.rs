@@ -22,6 +22,7 @@
 //! - [`node`]: builds a node from its parts, and takes it down in order
 //! - [`admin`]: JSON and metrics for operators, over HTTP
 //! - [`server`]: client connections: listeners, workers, limits, drain; knows no protocol
+//! - [`cql`]: the native protocol, and statements on the same rows
 //! - [`thrift`]: the protocol, the interface definition, and one function for each call:
 //!   checks, translates, calls the service
 //! - [`service`]: operations for every front end: names, login, rows a page at a time, errors
@@ -53,6 +54,7 @@ pub mod base;
 pub mod commands;
 pub mod config;
 pub mod coordinator;
+pub mod cql;
 pub mod gossip;
 pub mod model;
 pub mod net;

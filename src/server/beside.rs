@@ -3,11 +3,26 @@
 use super::worker::Local;
 use super::{Protocol, Whole};
 use crate::base::budget::Charge;
-use std::pin::pin;
+use futures_util::FutureExt;
+use std::mem::{size_of_val, swap, take};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// A protocol with the session of one connection: all that an answer needs besides its request.
+pub(super) struct Speaker<P: Protocol> {
+    pub(super) protocol: Arc<P>,
+    pub(super) session: P::Session,
+}
+
+impl<P: Protocol> Speaker<P> {
+    /// Answers a request, appending to these bytes, and returns them.
+    async fn answer(self: Arc<Self>, request: P::Request<'static>, mut bytes: Vec<u8>) -> Vec<u8> {
+        self.protocol.answer(&self.session, &request, &mut bytes).await;
+        bytes
+    }
+}
 
 /// The reply of a request that is over. Empty if the request was given up.
 #[derive(Debug)]
@@ -44,34 +59,44 @@ impl Default for Channel {
 }
 
 impl Beside {
-    /// Spawns the task that answers a request.
+    /// Answers a request at once if that takes no waiting, and else by a task.
     pub(super) fn begin<P: Protocol>(
         &mut self,
         local: &Local,
-        protocol: &Arc<P>,
-        session: &Arc<P::Session>,
+        speaker: &Arc<Speaker<P>>,
         whole: Whole<P::Request<'static>>,
+        ready: &mut Vec<u8>,
     ) {
+        let Whole { request, only_reads, .. } = whole;
+        let bytes = if ready.is_empty() { take(ready) } else { local.pool.take() };
+        // In a box, since it may go on elsewhere.
+        let mut answering = Box::pin(Arc::clone(speaker).answer(request, bytes));
+        if let Some(mut bytes) = answering.as_mut().now_or_never() {
+            if ready.is_empty() {
+                swap(ready, &mut bytes);
+            } else {
+                ready.extend_from_slice(&bytes);
+            }
+            return local.pool.give(bytes);
+        }
+        if ready.capacity() == 0 {
+            *ready = local.pool.take();
+        }
         self.under_way += 1;
         let Channel { sender, unwanted, .. } = self.channel.get_or_insert_default();
         let charge = Charge::new(Arc::clone(&local.shared.unsent));
         let reply = Some(Reply { bytes: Vec::new(), charge });
         let mut end = End { sender: sender.clone(), reply };
-        let (protocol, session) = (Arc::clone(protocol), Arc::clone(session));
-        let (pool, unwanted) = (Arc::clone(&local.pool), unwanted.clone());
+        let unwanted = unwanted.clone();
+        let mut held = Charge::new(Arc::clone(&local.shared.room.memory));
+        held.set(size_of_val(&*answering));
         local.tasks.spawn(async move {
-            let mut bytes = pool.take();
-            {
-                let answer = pin!(protocol.answer(&session, &whole.request, &mut bytes));
-                if whole.only_reads {
-                    if unwanted.run_until_cancelled(answer).await.is_none() {
-                        return;
-                    }
-                } else {
-                    answer.await;
-                }
+            let _held = held;
+            if !only_reads {
+                end.done(answering.await);
+            } else if let Some(bytes) = unwanted.run_until_cancelled_owned(answering).await {
+                end.done(bytes);
             }
-            end.done(bytes);
         });
     }
 

@@ -1,6 +1,6 @@
 //! One client: reads requests, has them answered, writes the replies.
 
-use super::beside::{Beside, Reply};
+use super::beside::{Beside, Reply, Speaker};
 use super::buffers::Input;
 use super::limits::{Limits, Reason, Reporter};
 use super::worker::Local;
@@ -66,7 +66,7 @@ pub struct Close {
     /// `None` if an operator does not have to know.
     reason: Option<Reason>,
     why: String,
-    /// For a client of another protocol.
+    /// For the client.
     last_words: Vec<u8>,
 }
 
@@ -91,7 +91,18 @@ impl Close {
 
     /// The client speaks another protocol, and reads the last words in it.
     pub fn foreign(why: &str, last_words: Vec<u8>) -> Self {
-        Self { last_words, ..Self::new(Reason::Foreign, why) }
+        Self::new(Reason::Foreign, why).with_last_words(last_words)
+    }
+
+    /// The client does not read what it has asked for.
+    pub fn unread(what: &str) -> Self {
+        Self::new(Reason::Stalled, format!("it does not read {what}"))
+    }
+
+    /// Gives the client these bytes to read before the end.
+    #[must_use]
+    pub fn with_last_words(self, last_words: Vec<u8>) -> Self {
+        Self { last_words, ..self }
     }
 }
 
@@ -106,6 +117,8 @@ impl From<io::Error> for Close {
 enum Woken {
     Readable,
     Replied(Reply),
+    /// Bytes that the client gets without a request.
+    Pushed(Vec<u8>),
     /// The connection has to end.
     End,
 }
@@ -113,19 +126,18 @@ enum Woken {
 /// One client.
 pub(super) struct Connection<P: Protocol> {
     local: Local,
-    protocol: Arc<P>,
+    speaker: Arc<Speaker<P>>,
     stream: TcpStream,
     seat: Arc<Seat>,
     framing: P::Framing,
-    session: Arc<P::Session>,
     beside: Beside,
 }
 
 impl<P: Protocol> Connection<P> {
     pub(super) fn new(protocol: Arc<P>, local: Local, stream: TcpStream, seat: Arc<Seat>) -> Self {
         let (framing, session) = protocol.connect(seat.peer());
-        let (session, beside) = (Arc::new(session), Beside::default());
-        Self { local, protocol, stream, seat, framing, session, beside }
+        let (speaker, beside) = (Arc::new(Speaker { protocol, session }), Beside::default());
+        Self { local, speaker, stream, seat, framing, beside }
     }
 
     /// Serves the client until it leaves, misbehaves, or the server stops.
@@ -161,6 +173,7 @@ impl<P: Protocol> Connection<P> {
                     Ok(()) if is_full => self.serve(&mut input, &shared.room).await,
                     written => written,
                 },
+                Ok(Woken::Pushed(mut bytes)) => self.flush(&mut bytes).await,
                 Ok(Woken::End) => return self.finish().await,
                 Err(close) => Err(close),
             };
@@ -183,12 +196,12 @@ impl<P: Protocol> Connection<P> {
         let stall = self.local.shared.limits.read_stall;
         let woken = self.woken(end, end_seen);
         if !is_unfinished {
-            return Ok(woken.await?);
+            return woken.await;
         }
-        Ok(timeout(stall, woken).await.map_err(|_| {
+        timeout(stall, woken).await.map_err(|_| {
             let why = format!("it has sent nothing of the rest of its request for {stall:?}");
             Close::new(Reason::Unfinished, why)
-        })??)
+        })?
     }
 
     /// Waits without a buffer.
@@ -196,7 +209,7 @@ impl<P: Protocol> Connection<P> {
         &mut self,
         mut end: Pin<&mut WaitForCancellationFuture<'_>>,
         end_seen: &mut bool,
-    ) -> io::Result<Woken> {
+    ) -> Result<Woken, Close> {
         poll_fn(|context| {
             let shared = &self.local.shared;
             if shared.stopping.load(Ordering::Acquire) || self.seat.is_ending() {
@@ -209,7 +222,11 @@ impl<P: Protocol> Connection<P> {
                 && let Poll::Ready(ready) = self.stream.poll_read_ready(context)
             {
                 let woken = if self.seat.resume() { Woken::Readable } else { Woken::End };
-                return Poll::Ready(ready.map(|()| woken));
+                return Poll::Ready(ready.map(|()| woken).map_err(Close::from));
+            }
+            let Speaker { protocol, session } = &*self.speaker;
+            if let Poll::Ready(pushed) = protocol.poll_push(session, context) {
+                return Poll::Ready(pushed.map(Woken::Pushed));
             }
             // The token takes a lock, so it is asked once, to have this task woken; the flags then
             // tell whether it was.
@@ -253,7 +270,7 @@ impl<P: Protocol> Connection<P> {
         self.local.pool.give(ready);
         let room = &self.local.shared.room;
         let Decoded::PassOver(passed) =
-            self.protocol.decode(&mut self.framing, &input.bytes, room)?
+            self.speaker.protocol.decode(&mut self.framing, &input.bytes, room)?
         else {
             return Err(self.over_budget());
         };
@@ -308,7 +325,7 @@ impl<P: Protocol> Connection<P> {
             if ready.len() >= self.local.shared.limits.write_batch_bytes {
                 self.flush(ready).await?;
             }
-            let length = match self.protocol.decode(&mut self.framing, rest, room)? {
+            let length = match self.speaker.protocol.decode(&mut self.framing, rest, room)? {
                 Decoded::Incomplete => break,
                 Decoded::NoMemory(needed) => {
                     self.wait_for_memory(needed, &mut deadline, (rest, room), ready).await?;
@@ -318,7 +335,7 @@ impl<P: Protocol> Connection<P> {
                 Decoded::InPlace(whole) => self.call(whole, ready).await?,
                 Decoded::Beside(whole) => {
                     let length = whole.length;
-                    self.beside.begin(&self.local, &self.protocol, &self.session, whole);
+                    self.beside.begin(&self.local, &self.speaker, whole, ready);
                     length
                 }
             };
@@ -357,7 +374,7 @@ impl<P: Protocol> Connection<P> {
              Send fewer rows, columns or keys at a time, or try again later"
         );
         let mut reply = self.local.pool.take();
-        let refused = self.protocol.refuse(&mut self.framing, bytes, &why, &mut reply);
+        let refused = self.speaker.protocol.refuse(&mut self.framing, bytes, &why, &mut reply);
         let Some(what) = refused else { return Err(self.over_budget()) };
         ready.extend_from_slice(&reply);
         self.local.pool.give(reply);
@@ -376,11 +393,12 @@ impl<P: Protocol> Connection<P> {
         whole: Whole<P::Request<'_>>,
         ready: &mut Vec<u8>,
     ) -> Result<usize, Close> {
-        let Self { local: Local { shared, pool, .. }, protocol, session, stream, .. } = self;
+        let Self { local: Local { shared, pool, .. }, speaker, stream, .. } = self;
         let mut reply = if ready.is_empty() { take(ready) } else { pool.take() };
         let mut flushed = Ok(());
         {
-            let mut answer = pin!(protocol.answer(session, &whole.request, &mut reply));
+            let mut answer =
+                pin!(speaker.protocol.answer(&speaker.session, &whole.request, &mut reply));
             if answer.as_mut().now_or_never().is_none() {
                 // Seldom, and large.
                 let served = Box::pin(async {

@@ -29,14 +29,15 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 /// A protocol of a port.
 ///
 /// [`Protocol::decode`] reads one request from the bytes at hand and says how it is answered: in
-/// place, before the next one is looked at, or beside others, in whatever order they are done.
-/// Once begun, a request is never dropped before its end unless it only reads, or a stopping
-/// server runs out of patience.
+/// place, before the next one is looked at, or beside others, in whatever order they are done. An
+/// answer that need not wait is there at once in either case, without a task of its own. Once
+/// begun, a request is never dropped before its end unless it only reads, or a stopping server
+/// runs out of patience.
 ///
 /// The connections of a worker share its thread: an answer that would block, or compute for long,
 /// does so elsewhere and awaits the outcome. A panic ends the connection unless the protocol
@@ -79,6 +80,16 @@ pub trait Protocol: Send + Sync + 'static {
         request: &Self::Request<'_>,
         reply: &mut Vec<u8>,
     ) -> impl Future<Output = ()> + Send;
+
+    /// Bytes that a client gets without a request, such as an event. Asked while the connection
+    /// waits for something to do.
+    fn poll_push(
+        &self,
+        _session: &Self::Session,
+        _context: &mut Context<'_>,
+    ) -> Poll<Result<Vec<u8>, Close>> {
+        Poll::Pending
+    }
 }
 
 /// Limits of decoding.

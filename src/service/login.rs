@@ -8,7 +8,7 @@ use crate::config::java_properties::{self, MAX_FILE_BYTES};
 use crate::config::properties::PasswordMode;
 use crate::model::comparator::hex;
 use md5::{Digest, Md5};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::IpAddr;
@@ -54,7 +54,21 @@ impl Authenticator {
     }
 }
 
+/// What a user may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grants {
+    /// The user.
+    pub user: String,
+    /// The keyspaces that list the user.
+    pub keyspaces: BTreeSet<String>,
+}
+
 impl Service {
+    /// Whether clients have to log in.
+    pub fn requires_login(&self) -> bool {
+        self.options.authenticator.requires_login()
+    }
+
     /// Marks the connection as logged in. Nothing ever takes the mark away, and it is good for all
     /// keyspaces, as in 0.6. A login that fails is logged, and the next one of its address waits.
     pub async fn login(
@@ -63,29 +77,57 @@ impl Service {
         keyspace: &str,
         credentials: BTreeMap<String, String>,
     ) -> Result<(), ServiceError> {
-        if let Authenticator::Simple(simple) = &self.options.authenticator {
-            let Some(turn) = self.login_turns.wait(session.client).await else {
-                let why = "too many logins from this address fail: try again later";
-                return Err(ServiceError::Unauthenticated(why.to_owned()));
-            };
-            let (simple, asked) = (simple.clone(), keyspace.to_owned());
-            // The files are read on a thread that may block.
-            let checked =
-                tokio::task::spawn_blocking(move || simple.check(&asked, &credentials)).await;
-            let checked = checked.unwrap_or_else(|error| {
-                Err(ServiceError::Internal(format!("a login was given up: {error}")))
-            });
-            if let Err(error) = checked {
-                let (client, keyspace) = (session.client, shown(keyspace));
-                let why = shown(error.text());
-                log::warn!("a login from {client} for keyspace {keyspace} failed: {why}");
-                turn.end_late();
-                return Err(error);
-            }
-            turn.end();
-        }
+        let asked = keyspace.to_owned();
+        let what = format_args!(" for keyspace {}", shown(keyspace)).to_string();
+        self.in_turn(session, &what, move |simple| simple.check(&asked, &credentials)).await?;
         session.logged_in.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Logs a user in by the password alone, and tells which keyspaces are granted; `None` for all,
+    /// where nobody has to log in.
+    pub async fn authenticate(
+        &self,
+        session: &Session,
+        user: String,
+        password: String,
+    ) -> Result<Option<Grants>, ServiceError> {
+        let grants = self.in_turn(session, "", move |simple| simple.grants(user, &password));
+        let grants = grants.await?;
+        session.logged_in.store(true, Ordering::Relaxed);
+        Ok(grants)
+    }
+
+    /// Has a login checked in its turn. `what` it is for is told in the log if it fails.
+    async fn in_turn<T: Send + 'static>(
+        &self,
+        session: &Session,
+        what: &str,
+        check: impl FnOnce(&SimpleAuthenticator) -> Result<T, ServiceError> + Send + 'static,
+    ) -> Result<Option<T>, ServiceError> {
+        let Authenticator::Simple(simple) = &self.options.authenticator else { return Ok(None) };
+        let Some(turn) = self.login_turns.wait(session.client).await else {
+            let why = "too many logins from this address fail: try again later";
+            return Err(ServiceError::Unauthenticated(why.to_owned()));
+        };
+        let simple = simple.clone();
+        // The files are read on a thread that may block.
+        let checked = tokio::task::spawn_blocking(move || check(&simple)).await;
+        let checked = checked.unwrap_or_else(|error| {
+            Err(ServiceError::Internal(format!("a login was given up: {error}")))
+        });
+        match checked {
+            Ok(done) => {
+                turn.end();
+                Ok(Some(done))
+            }
+            Err(error) => {
+                let (client, why) = (session.client, shown(error.text()));
+                log::warn!("a login from {client}{what} failed: {why}");
+                turn.end_late();
+                Err(error)
+            }
+        }
     }
 }
 
@@ -110,13 +152,27 @@ impl SimpleAuthenticator {
         credentials: &BTreeMap<String, String>,
     ) -> Result<(), ServiceError> {
         let refused = ServiceError::Unauthenticated;
-        let mode = self.password_mode.as_ref().map_err(|error| refused(error.to_string()))?;
+        // Before anything about the credentials, as in 0.6.
+        self.password_mode.as_ref().map_err(|error| refused(error.to_string()))?;
         let credential = |key| {
             let missing = || format!("Authentication request was missing the required key '{key}'");
             credentials.get(key).ok_or_else(|| refused(missing()))
         };
         let (user, password) = (credential("username")?, credential("password")?);
-        if !self.has_password(*mode, user, password)? {
+        let Grants { user, keyspaces } = self.grants(user.clone(), password)?;
+        if keyspaces.contains(keyspace) {
+            return Ok(());
+        }
+        Err(ServiceError::Unauthorized(format!(
+            "User {user} could not be authorized to use keyspace {keyspace}"
+        )))
+    }
+
+    /// Judges a password, and tells which keyspaces are granted. Reads both files, and so blocks.
+    fn grants(&self, user: String, password: &str) -> Result<Grants, ServiceError> {
+        let refused = ServiceError::Unauthenticated;
+        let mode = self.password_mode.as_ref().map_err(|error| refused(error.to_string()))?;
+        if !self.has_password(*mode, &user, password)? {
             return Err(refused(format!(
                 "Given password in password mode {} could not be validated for user {user}",
                 mode.name()
@@ -124,13 +180,9 @@ impl SimpleAuthenticator {
         }
         let access = read_properties(self.access_file.as_deref(), ACCESS);
         let access = access.map_err(ServiceError::Internal)?;
-        let users = access.get(keyspace).map_or("", String::as_str);
-        if users.split(',').any(|listed| listed == user) {
-            return Ok(());
-        }
-        Err(ServiceError::Unauthorized(format!(
-            "User {user} could not be authorized to use keyspace {keyspace}"
-        )))
+        let granted = access.into_iter().filter(|(_, users)| users.split(',').any(|it| it == user));
+        let keyspaces = granted.map(|(keyspace, _)| keyspace).collect();
+        Ok(Grants { user, keyspaces })
     }
 
     fn has_password(

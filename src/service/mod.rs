@@ -25,7 +25,7 @@ pub use checks::{
     row_key, unknown_keyspace,
 };
 pub use error::ServiceError;
-pub use login::{Authenticator, SimpleAuthenticator};
+pub use login::{Authenticator, Grants, SimpleAuthenticator};
 pub use rows::{RowRanges, RowsByKey, RowsByRange, SMALL_ANSWER_BYTES, cost};
 
 pub use crate::coordinator::{ConsistencyLevel, RowQuery};

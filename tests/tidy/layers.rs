@@ -3,7 +3,7 @@
 use super::source::{File, Tree, Violation, identifier};
 
 /// What each layer may use besides itself and `base`.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     ("base", &[]),
     ("model", &[]),
     ("ring", &["model"]),
@@ -16,6 +16,7 @@ const LAYERS: [(&str, &[&str]); 14] = [
     ("server", &[]),
     ("service", &["coordinator", "model", "ring", "config"]),
     ("thrift", &["server", "service", "config", "model"]),
+    ("cql", &["server", "service", "config", "model"]),
     ("repair", &["replica", "storage", "net", "model", "ring", "gossip", "config"]),
     (
         "node",

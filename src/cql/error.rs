@@ -1,0 +1,307 @@
+//! Errors of CQL, with the codes and fields of the native protocol.
+
+use super::wire::{Level, Malformed, put_int, put_short, put_short_bytes, put_string};
+use crate::service::ServiceError;
+use std::fmt;
+
+/// Kind of the write that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteType {
+    /// One row.
+    Simple,
+    /// A logged batch.
+    Batch,
+    /// A batch without a log.
+    UnloggedBatch,
+    /// A counter.
+    Counter,
+    /// The log of a batch.
+    BatchLog,
+    /// A conditional write.
+    Cas,
+}
+
+impl WriteType {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Simple => "SIMPLE",
+            Self::Batch => "BATCH",
+            Self::UnloggedBatch => "UNLOGGED_BATCH",
+            Self::Counter => "COUNTER",
+            Self::BatchLog => "BATCH_LOG",
+            Self::Cas => "CAS",
+        }
+    }
+}
+
+/// Replicas that an operation needed, and those that answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answers {
+    /// The level that was asked for.
+    pub level: Level,
+    /// Replicas that answered in time.
+    pub received: i32,
+    /// Replicas that had to.
+    pub needed: i32,
+}
+
+impl Answers {
+    /// None of one: for failures of which no more is known.
+    pub fn none(level: Level) -> Self {
+        Self { level, received: 0, needed: 1 }
+    }
+}
+
+/// Kind of an error, with the fields of its code.
+#[expect(missing_docs, reason = "the names of the fields say it")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// Something of ours failed. The cause is for the log, and the client does not get it.
+    Server { cause: String },
+    /// Bytes that are no request, or a request out of its turn.
+    Protocol,
+    /// The login was refused.
+    BadCredentials,
+    /// Too few replicas are alive.
+    Unavailable { level: Level, required: i32, alive: i32 },
+    /// There is no memory for the request.
+    Overloaded,
+    /// The node does not serve yet.
+    Bootstrapping,
+    /// A table could not be truncated.
+    Truncate,
+    /// Too few replicas acknowledged a write in time.
+    WriteTimeout { answers: Answers, write: WriteType },
+    /// Too few replicas answered a read in time.
+    ReadTimeout { answers: Answers, has_data: bool },
+    /// Replicas could not answer a read.
+    ReadFailure { answers: Answers, failures: i32, has_data: bool },
+    /// A function failed.
+    FunctionFailure { keyspace: String, function: String, arguments: Vec<String> },
+    /// Replicas could not apply a write.
+    WriteFailure { answers: Answers, failures: i32, write: WriteType },
+    /// The text is no CQL.
+    Syntax,
+    /// The user may not do this.
+    Unauthorized,
+    /// The statement makes no sense.
+    Invalid,
+    /// A change of the schema makes no sense.
+    Config,
+    /// The keyspace exists already, or the table if one is named.
+    AlreadyExists { keyspace: String, table: String },
+    /// No statement was prepared with this id.
+    Unprepared { id: Vec<u8> },
+}
+
+/// Why a request has no result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CqlError {
+    /// Kind, with the fields of its code.
+    pub kind: ErrorKind,
+    /// Text for the client.
+    pub message: String,
+}
+
+impl fmt::Display for CqlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for CqlError {}
+
+impl CqlError {
+    /// An error of a kind.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// The statement makes no sense.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Invalid, message)
+    }
+
+    /// The text is no CQL.
+    pub fn syntax(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Syntax, message)
+    }
+
+    /// The user may not do this.
+    pub fn unauthorized(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unauthorized, message)
+    }
+
+    /// A change of the schema makes no sense.
+    pub fn config(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Config, message)
+    }
+
+    /// The request is out of its turn, or malformed.
+    pub fn protocol(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Protocol, message)
+    }
+
+    /// Something of ours failed, for a cause that only the log tells.
+    pub fn server(cause: impl Into<String>) -> Self {
+        let message = "Internal error: the log of the server has its cause";
+        Self::new(ErrorKind::Server { cause: cause.into() }, message)
+    }
+
+    /// A keyspace exists already.
+    pub fn keyspace_exists(keyspace: &str) -> Self {
+        let kind = ErrorKind::AlreadyExists { keyspace: keyspace.to_owned(), table: String::new() };
+        Self::new(kind, format!("Cannot add existing keyspace \"{keyspace}\""))
+    }
+
+    /// A table exists already.
+    pub fn table_exists(keyspace: &str, table: &str) -> Self {
+        let kind =
+            ErrorKind::AlreadyExists { keyspace: keyspace.to_owned(), table: table.to_owned() };
+        Self::new(
+            kind,
+            format!("Cannot add already existing table \"{table}\" to keyspace \"{keyspace}\""),
+        )
+    }
+
+    /// No statement was prepared with this id.
+    pub fn unprepared(id: &[u8]) -> Self {
+        let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let message = format!(
+            "Prepared query with ID {hex} not found (either the query was not prepared on this \
+             host (maybe the host has been restarted?) or you have prepared too many queries and \
+             it has been evicted from the internal cache)"
+        );
+        Self::new(ErrorKind::Unprepared { id: id.to_vec() }, message)
+    }
+
+    /// Too few replicas are alive.
+    pub fn unavailable(level: Level, required: i32, alive: i32) -> Self {
+        let kind = ErrorKind::Unavailable { level, required, alive };
+        Self::new(kind, format!("Cannot achieve consistency level {}", level.name()))
+    }
+
+    /// The error of a read at this level.
+    pub fn of_read(error: ServiceError, level: Level) -> Self {
+        let answers = Answers::none(level);
+        Self::of(error, level, ErrorKind::ReadTimeout { answers, has_data: false })
+    }
+
+    /// The error of a write at this level.
+    pub fn of_write(error: ServiceError, level: Level, write: WriteType) -> Self {
+        let answers = Answers::none(level);
+        Self::of(error, level, ErrorKind::WriteTimeout { answers, write })
+    }
+
+    fn of(error: ServiceError, level: Level, timeout: ErrorKind) -> Self {
+        match error {
+            ServiceError::Unavailable => Self::unavailable(level, 1, 0),
+            ServiceError::TimedOut => {
+                Self::new(timeout, "Operation timed out: too few replicas answered in time.")
+            }
+            error => error.into(),
+        }
+    }
+
+    /// Writes the body of an ERROR. Failures of replicas came with version 4: before they are
+    /// timeouts.
+    pub(super) fn encode(&self, version: u8, out: &mut Vec<u8>) {
+        let is_old = version < 4;
+        let put_answers = |answers: &Answers, out: &mut Vec<u8>| {
+            put_short(answers.level.code(), out);
+            put_int(answers.received, out);
+            put_int(answers.needed, out);
+        };
+        put_int(self.code(is_old), out);
+        put_string(&self.message, out);
+        match &self.kind {
+            ErrorKind::Unavailable { level, required, alive } => {
+                put_short(level.code(), out);
+                put_int(*required, out);
+                put_int(*alive, out);
+            }
+            ErrorKind::WriteTimeout { answers, write } => {
+                put_answers(answers, out);
+                put_string(write.name(), out);
+            }
+            ErrorKind::ReadTimeout { answers, has_data } => {
+                put_answers(answers, out);
+                out.push((*has_data).into());
+            }
+            ErrorKind::ReadFailure { answers, failures, has_data } => {
+                put_answers(answers, out);
+                if !is_old {
+                    put_int(*failures, out);
+                }
+                out.push((*has_data).into());
+            }
+            ErrorKind::WriteFailure { answers, failures, write } => {
+                put_answers(answers, out);
+                if !is_old {
+                    put_int(*failures, out);
+                }
+                put_string(write.name(), out);
+            }
+            ErrorKind::FunctionFailure { keyspace, function, arguments } if !is_old => {
+                put_string(keyspace, out);
+                put_string(function, out);
+                put_short(arguments.len() as u16, out);
+                arguments.iter().for_each(|argument| put_string(argument, out));
+            }
+            ErrorKind::AlreadyExists { keyspace, table } => {
+                put_string(keyspace, out);
+                put_string(table, out);
+            }
+            ErrorKind::Unprepared { id } => put_short_bytes(id, out),
+            _ => {}
+        }
+    }
+
+    /// The code of the protocol: never change it.
+    fn code(&self, is_old: bool) -> i32 {
+        match self.kind {
+            ErrorKind::ReadFailure { .. } if is_old => 0x1200,
+            ErrorKind::FunctionFailure { .. } if is_old => 0x2200,
+            ErrorKind::WriteFailure { .. } if is_old => 0x1100,
+            ErrorKind::Server { .. } => 0x0000,
+            ErrorKind::Protocol => 0x000A,
+            ErrorKind::BadCredentials => 0x0100,
+            ErrorKind::Unavailable { .. } => 0x1000,
+            ErrorKind::Overloaded => 0x1001,
+            ErrorKind::Bootstrapping => 0x1002,
+            ErrorKind::Truncate => 0x1003,
+            ErrorKind::WriteTimeout { .. } => 0x1100,
+            ErrorKind::ReadTimeout { .. } => 0x1200,
+            ErrorKind::ReadFailure { .. } => 0x1300,
+            ErrorKind::FunctionFailure { .. } => 0x1400,
+            ErrorKind::WriteFailure { .. } => 0x1500,
+            ErrorKind::Syntax => 0x2000,
+            ErrorKind::Unauthorized => 0x2100,
+            ErrorKind::Invalid => 0x2200,
+            ErrorKind::Config => 0x2300,
+            ErrorKind::AlreadyExists { .. } => 0x2400,
+            ErrorKind::Unprepared { .. } => 0x2500,
+        }
+    }
+}
+
+impl From<Malformed> for CqlError {
+    fn from(Malformed(why): Malformed) -> Self {
+        Self::protocol(why)
+    }
+}
+
+/// For operations without a level of their own: it counts as ONE.
+impl From<ServiceError> for CqlError {
+    fn from(error: ServiceError) -> Self {
+        match error {
+            ServiceError::Unavailable | ServiceError::TimedOut => Self::of_read(error, Level::One),
+            ServiceError::Invalid(why) => Self::invalid(why),
+            ServiceError::TooLarge(why) => Self::invalid(why),
+            ServiceError::NotFound => Self::invalid("There is nothing of this name"),
+            ServiceError::Unauthenticated(why) => Self::new(ErrorKind::BadCredentials, why),
+            ServiceError::Unauthorized(why) => Self::unauthorized(why),
+            ServiceError::Internal(why) => Self::server(why),
+        }
+    }
+}

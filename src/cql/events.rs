@@ -1,0 +1,194 @@
+//! Events: what clients have registered for, and the frames that tell them.
+
+use super::frame::{self, opcode};
+use super::wire::{Few, Malformed, put_inet, put_string};
+use crate::base::lock::{Mutex, rank};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll};
+use tokio::sync::mpsc;
+
+/// Most events that wait for a client to read. One that has as many waiting is cut off.
+const MOST_WAITING: usize = 256;
+
+/// The stream of events.
+const STREAM: i16 = -1;
+
+/// Kinds of events by name. The position of a kind is its bit.
+const KINDS: [&str; 3] = ["TOPOLOGY_CHANGE", "STATUS_CHANGE", "SCHEMA_CHANGE"];
+
+/// A set of kinds of events.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct EventKinds(u8);
+
+impl EventKinds {
+    const TOPOLOGY: Self = Self(1);
+    const STATUS: Self = Self(2);
+    const SCHEMA: Self = Self(4);
+
+    /// The kinds with these names.
+    pub(super) fn named(names: &Few<&str>) -> Result<Self, Malformed> {
+        names.iter().try_fold(Self::default(), |kinds, name| {
+            let found = KINDS.iter().position(|kind| kind == name);
+            let unknown = || Malformed::new(format!("Unknown type of events '{name}'"));
+            found.map(|bit| Self(kinds.0 | 1 << bit)).ok_or_else(unknown)
+        })
+    }
+}
+
+/// A change of the schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemaChange {
+    /// What became of the object.
+    pub change: Change,
+    /// Its keyspace.
+    pub keyspace: String,
+    /// A table or a type; `None` for the keyspace itself.
+    pub target: Option<SchemaTarget>,
+}
+
+/// What became of an object of the schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// It is new.
+    Created,
+    /// It is another than before.
+    Updated,
+    /// It is gone.
+    Dropped,
+}
+
+/// An object in a keyspace, by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SchemaTarget {
+    /// A table.
+    Table(String),
+    /// A user type.
+    Type(String),
+}
+
+impl SchemaChange {
+    /// Writes it as RESULT and EVENT have it.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        let change = match self.change {
+            Change::Created => "CREATED",
+            Change::Updated => "UPDATED",
+            Change::Dropped => "DROPPED",
+        };
+        let (kind, name) = match &self.target {
+            None => ("KEYSPACE", None),
+            Some(SchemaTarget::Table(name)) => ("TABLE", Some(name)),
+            Some(SchemaTarget::Type(name)) => ("TYPE", Some(name)),
+        };
+        for text in [change, kind, &self.keyspace].into_iter().chain(name.map(String::as_str)) {
+            put_string(text, out);
+        }
+    }
+}
+
+/// An event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A node has joined the ring.
+    NewNode(SocketAddr),
+    /// A node has left the ring.
+    RemovedNode(SocketAddr),
+    /// A node is alive again.
+    Up(SocketAddr),
+    /// A node seems dead.
+    Down(SocketAddr),
+    /// The schema has changed.
+    Schema(SchemaChange),
+}
+
+impl Event {
+    fn kind(&self) -> EventKinds {
+        match self {
+            Self::NewNode(_) | Self::RemovedNode(_) => EventKinds::TOPOLOGY,
+            Self::Up(_) | Self::Down(_) => EventKinds::STATUS,
+            Self::Schema(_) => EventKinds::SCHEMA,
+        }
+    }
+
+    /// The frame of this version that tells it.
+    fn frame(&self, version: u8) -> Vec<u8> {
+        let mut out = Vec::new();
+        frame::begin(version, STREAM, opcode::EVENT, &mut out);
+        let kind = self.kind().0.trailing_zeros() as usize;
+        put_string(KINDS.get(kind).unwrap_or(&""), &mut out);
+        let (change, node) = match self {
+            Self::NewNode(node) => ("NEW_NODE", node),
+            Self::RemovedNode(node) => ("REMOVED_NODE", node),
+            Self::Up(node) => ("UP", node),
+            Self::Down(node) => ("DOWN", node),
+            Self::Schema(change) => {
+                change.encode(&mut out);
+                frame::end(0, false, &mut out);
+                return out;
+            }
+        };
+        put_string(change, &mut out);
+        put_inet(*node, &mut out);
+        frame::end(0, false, &mut out);
+        out
+    }
+}
+
+/// The clients of a node that have registered for events.
+#[derive(Debug, Default)]
+pub struct Events {
+    listeners: Mutex<rank::State, Vec<Listener>>,
+}
+
+#[derive(Debug)]
+struct Listener {
+    version: u8,
+    /// Bits of [`EventKinds`].
+    kinds: Arc<AtomicU8>,
+    sender: mpsc::Sender<Vec<u8>>,
+}
+
+impl Events {
+    /// Tells all clients that have registered for this kind. One that does not read is cut off.
+    pub fn tell(&self, event: &Event) {
+        self.listeners.lock().retain(|listener| {
+            let is_wanted = listener.kinds.load(Ordering::Acquire) & event.kind().0 != 0;
+            if is_wanted {
+                listener.sender.try_send(event.frame(listener.version)).is_ok()
+            } else {
+                !listener.sender.is_closed()
+            }
+        });
+    }
+
+    /// The end of a new listener of this version, which has registered for nothing yet.
+    pub(super) fn listen(&self, version: u8) -> Registration {
+        let (sender, receiver) = mpsc::channel(MOST_WAITING);
+        let kinds = Arc::<AtomicU8>::default();
+        let mut listeners = self.listeners.lock();
+        listeners.retain(|listener| !listener.sender.is_closed());
+        listeners.push(Listener { version, kinds: Arc::clone(&kinds), sender });
+        Registration { kinds, frames: Mutex::new(receiver) }
+    }
+}
+
+/// The events that a connection has registered for.
+#[derive(Debug)]
+pub(super) struct Registration {
+    kinds: Arc<AtomicU8>,
+    /// Never contended: only the connection itself takes it.
+    frames: Mutex<rank::State, mpsc::Receiver<Vec<u8>>>,
+}
+
+impl Registration {
+    /// Registers for further kinds.
+    pub(super) fn add(&self, kinds: EventKinds) {
+        self.kinds.fetch_or(kinds.0, Ordering::AcqRel);
+    }
+
+    /// The frame of the next event; `None` if too many wait.
+    pub(super) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
+        self.frames.lock().poll_recv(context)
+    }
+}
