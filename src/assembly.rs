@@ -1,10 +1,11 @@
-//! A node with its front end. The ports of a node and their limits are those of Thrift; only this
-//! file knows what speaks on them.
+//! A node with its front ends. The limits of its ports are those of Thrift; only this file knows
+//! what speaks on them.
 
 use crate::base::clock::Clock;
 use crate::config::Settings;
 use crate::config::settings::ListenerSettings;
-use crate::node::{Node, NodeError, NodeOptions};
+use crate::cql::{Cql, Events, Executor, follow_ring};
+use crate::node::{ClientPort, Node, NodeError, NodeOptions};
 use crate::server::Server;
 use crate::service::Service;
 use crate::storage::database::Components;
@@ -12,13 +13,26 @@ use crate::thrift::{Calls, Clients, Thrift};
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-/// Starts a node for Thrift clients. Must be called within a tokio runtime.
+/// Starts a node for Thrift and CQL clients. Must be called within a tokio runtime.
 pub fn start(
     settings: Settings,
     options: &NodeOptions,
     components: Components,
 ) -> Result<Node, NodeError> {
-    Node::start(settings, options, components, add_thrift)
+    Node::start(settings, options, components, add_front_end)
+}
+
+fn add_front_end(
+    server: &mut Server,
+    listener: TcpListener,
+    port: &ClientPort,
+    service: &Arc<Service>,
+    clock: &Arc<dyn Clock>,
+) {
+    match port {
+        ClientPort::Thrift(port) => add_thrift(server, listener, port, service, clock),
+        ClientPort::Cql(_) => add_cql(server, listener, service, clock),
+    }
 }
 
 fn add_thrift(
@@ -31,4 +45,18 @@ fn add_thrift(
     let clients = Clients { version: port.api_version, prefer_framed: port.framed };
     let calls = Arc::new(Calls::new(Arc::clone(service), clients.version));
     server.add(listener, Arc::new(Thrift::new(calls, clients, Arc::clone(clock))));
+}
+
+fn add_cql(
+    server: &mut Server,
+    listener: TcpListener,
+    service: &Arc<Service>,
+    clock: &Arc<dyn Clock>,
+) {
+    let events = Arc::<Events>::default();
+    // Nodes are taken to have the same port.
+    let port = listener.local_addr().map_or(0, |address| address.port());
+    tokio::spawn(follow_ring(Arc::downgrade(service), Arc::clone(&events), port));
+    let executor = Executor::new(Arc::clone(service), Arc::clone(&events));
+    server.add(listener, Arc::new(Cql::new(executor, events, Arc::clone(clock))));
 }

@@ -5,7 +5,8 @@ use super::error::{ConfigError, FailureClass, Place, Problem};
 use super::machine::{self, Machine};
 use super::memory;
 use super::settings::{
-    AdminSettings, ListenerSettings, NetworkSettings, PeerNetworks, Release, ThriftSettings,
+    AdminSettings, CqlSettings, ListenerSettings, NetworkSettings, PeerNetworks, Release,
+    ThriftSettings,
 };
 use super::xml::Element;
 use ipnet::IpNet;
@@ -117,6 +118,18 @@ pub(super) fn thrift(
     }
 }
 
+/// Address and port for CQL clients; `None` unless the file names a port.
+pub(super) fn cql(
+    doc: &mut Document<'_>,
+    machine: &dyn Machine,
+    thrift_address: IpAddr,
+) -> Option<CqlSettings> {
+    let address = doc.setting("CqlAddress", thrift_address, |value| resolve(machine, value));
+    let port = doc.optional("CqlPort", Value::port);
+    doc.show("CqlPort", port.map_or_else(|| "(off)".to_owned(), |port| port.to_string()));
+    port.map(|port| CqlSettings { address, port, port_is_required: true })
+}
+
 /// A further port for clients. It is as the first one where the element says nothing else.
 fn listener<'a>(
     doc: &mut Document<'a>,
@@ -219,7 +232,7 @@ impl Port<'_> {
 pub(super) fn check_ports(
     doc: &mut Document<'_>,
     network: &NetworkSettings,
-    thrift: &ThriftSettings,
+    (thrift, cql): (&ThriftSettings, Option<&CqlSettings>),
     admin: &AdminSettings,
     seeds: &[IpAddr],
 ) {
@@ -234,6 +247,7 @@ pub(super) fn check_ports(
         port("StoragePort", network.listen_address, network.storage_port, needs_storage_port),
         port("AdminPort", admin.address, admin.port, admin.port_is_required),
     ];
+    ports.extend(cql.map(|cql| port("CqlPort", cql.address, cql.port, true)));
     ports.extend(thrift.listeners.iter().map(|listener| Port {
         address: SocketAddr::new(listener.address, listener.port),
         place: doc.place("ThriftListeners/ThriftListener/@Port", listener.line),

@@ -79,7 +79,11 @@ impl<'a> Loader<'a> {
     /// `./data`.
     pub fn load(&self, path: Option<&Path>) -> Result<Loaded, ConfigErrors> {
         let Some(path) = path else {
-            return self.parse(EMBEDDED, "storage-conf.xml (embedded)");
+            let mut loaded = self.parse(EMBEDDED, "storage-conf.xml (embedded)")?;
+            if let Some(cql) = &mut loaded.settings.cql {
+                cql.port_is_required = false;
+            }
+            return Ok(loaded);
         };
         let path = if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() };
         let origin = path.display().to_string();
@@ -139,6 +143,7 @@ impl<'a> Loader<'a> {
         let network = self.network(doc, rpc_timeout, phi_convict_threshold);
         let admin = addresses::admin(doc, self.machine, self.jmx_port);
         let thrift = addresses::thrift(doc, self.machine, network.listen_address);
+        let cql = addresses::cql(doc, self.machine, thrift.address);
         let snapshot_before_compaction = doc.boolean("SnapshotBeforeCompaction");
         let auto_bootstrap = doc.boolean("AutoBootstrap");
         let mut memory = memory::memtables(doc);
@@ -167,7 +172,7 @@ impl<'a> Loader<'a> {
         let seeds = self.seeds(doc, network.listen_address);
         addresses::check_peers(doc, &network, &seeds);
         let directories = paths.complete(doc, self.machine, hints);
-        addresses::check_ports(doc, &network, &thrift, &admin, &seeds);
+        addresses::check_ports(doc, &network, (&thrift, cql.as_ref()), &admin, &seeds);
         Some(Settings {
             origin: doc.origin.to_owned(),
             text: without_token(source),
@@ -180,6 +185,7 @@ impl<'a> Loader<'a> {
             authenticator,
             network,
             thrift,
+            cql,
             admin,
             directories: directories?,
             commit_log: CommitLogSettings { sync: sync?, rotation_threshold_bytes },

@@ -66,6 +66,8 @@ pub struct Settings {
     pub network: NetworkSettings,
     /// Towards clients.
     pub thrift: ThriftSettings,
+    /// Towards clients that speak CQL; `None` without a port.
+    pub cql: Option<CqlSettings>,
     /// Towards operators.
     pub admin: AdminSettings,
     /// Directories of files.
@@ -175,6 +177,18 @@ impl fmt::Display for ListenerSettings {
         let framed = if self.framed { ", framed" } else { "" };
         write!(f, "{} ({}{framed})", SocketAddr::new(self.address, self.port), self.api_version)
     }
+}
+
+/// Towards clients that speak CQL. Their limits are those of [`ThriftSettings`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CqlSettings {
+    /// `CqlAddress` (`ThriftAddress`).
+    pub address: IpAddr,
+    /// `CqlPort`; 0 for a free one.
+    pub port: u16,
+    /// Whether it is an error when the port is taken: unless it is that of the built-in
+    /// configuration.
+    pub port_is_required: bool,
 }
 
 /// Towards operators.

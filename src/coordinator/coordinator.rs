@@ -20,7 +20,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -81,6 +81,8 @@ pub struct Coordinator {
     adding_family: Mutex<rank::Last, ()>,
     /// Replaced as a whole when the ring changes.
     view: RwLock<rank::State, Arc<View>>,
+    /// Tells of each change of the view.
+    view_changes: watch::Sender<()>,
     /// The writes of former views that may be under way.
     former_writes: Mutex<rank::State, Vec<Weak<()>>>,
     pub(super) local: IpAddr,
@@ -196,6 +198,7 @@ impl Coordinator {
             families: boxcar::Vec::new(),
             adding_family: Mutex::default(),
             view: RwLock::new(Arc::new(view)),
+            view_changes: watch::Sender::new(()),
             former_writes: Mutex::default(),
             placements,
             local,
@@ -265,6 +268,15 @@ impl Coordinator {
         let mut writes = self.former_writes.lock();
         writes.retain(|writes| writes.strong_count() > 0);
         writes.push(Arc::downgrade(&former.writes));
+        drop(writes);
+        if !has_left {
+            self.view_changes.send_replace(());
+        }
+    }
+
+    /// Tells when the ring or the state of a node has changed, until this node leaves the ring.
+    pub fn ring_changes(&self) -> watch::Receiver<()> {
+        self.view_changes.subscribe()
     }
 
     /// Whether no write is under way any more that began before the ring was set last: all were

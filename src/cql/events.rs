@@ -3,9 +3,11 @@
 use super::frame::{self, opcode};
 use super::wire::{Few, Malformed, put_inet, put_string};
 use crate::base::lock::{Mutex, rank};
-use std::net::SocketAddr;
-use std::sync::Arc;
+use crate::service::Service;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 
@@ -133,6 +135,47 @@ impl Event {
         frame::end(0, false, &mut out);
         out
     }
+}
+
+/// Tells of nodes that come, go, or change their state, as long as the service is there. All
+/// nodes serve CQL on this port.
+pub async fn follow_ring(service: Weak<Service>, events: Arc<Events>, port: u16) {
+    let Some(mut changes) = service.upgrade().map(|service| service.ring_changes()) else { return };
+    let mut known = nodes(&service).unwrap_or_default();
+    while changes.changed().await.is_ok() {
+        let Some(found) = nodes(&service) else { return };
+        for (node, event) in differences(&known, &found) {
+            events.tell(&event(SocketAddr::new(node, port)));
+        }
+        known = found;
+    }
+}
+
+/// The nodes of the ring, and whether they seem alive.
+type Nodes = BTreeMap<IpAddr, bool>;
+
+fn nodes(service: &Weak<Service>) -> Option<Nodes> {
+    let members = service.upgrade()?.members();
+    Some(members.into_iter().map(|(_, node, is_alive)| (node, is_alive)).collect())
+}
+
+/// The events that lead from the known nodes to those that are found.
+fn differences(known: &Nodes, found: &Nodes) -> Vec<(IpAddr, fn(SocketAddr) -> Event)> {
+    let mut events: Vec<(IpAddr, fn(SocketAddr) -> Event)> = Vec::new();
+    for (node, is_alive) in found {
+        let before = known.get(node);
+        if before.is_none() {
+            events.push((*node, Event::NewNode));
+        }
+        match (before.is_some_and(|was_alive| *was_alive), *is_alive) {
+            (false, true) => events.push((*node, Event::Up)),
+            (true, false) => events.push((*node, Event::Down)),
+            _ => {}
+        }
+    }
+    let gone = known.keys().filter(|node| !found.contains_key(node));
+    events.extend(gone.map(|node| (*node, Event::RemovedNode as fn(SocketAddr) -> Event)));
+    events
 }
 
 /// The clients of a node that have registered for events.

@@ -1,28 +1,30 @@
 //! Statements: where requests of the protocol become operations of the service.
 
-use super::Events;
 use super::error::CqlError;
+use super::events::Events;
+use super::protocol::Execute;
 use super::reply::Reply;
 use super::request::Work;
 use super::session::Session;
-use crate::service::Service;
+use crate::service::{Grants, Service};
 use std::sync::Arc;
 
 /// Answers requests about statements.
 #[derive(Debug)]
 pub struct Executor {
-    _service: Arc<Service>,
+    service: Arc<Service>,
     _events: Arc<Events>,
 }
 
 impl Executor {
     /// An executor on a service, which tells clients of changed schemas.
     pub fn new(service: Arc<Service>, events: Arc<Events>) -> Self {
-        Self { _service: service, _events: events }
+        Self { service, _events: events }
     }
+}
 
-    /// Answers a request. Nothing of what was written to the reply is sent after an error.
-    pub async fn execute(
+impl Execute for Executor {
+    async fn execute(
         &self,
         _session: &Session,
         _work: &Work<'_>,
@@ -31,9 +33,20 @@ impl Executor {
         Err(CqlError::invalid("no statements are known yet"))
     }
 
-    /// Whether the prepared statement with this id changes nothing, so that it may be given up when
-    /// its client leaves.
-    pub fn only_reads(&self, _id: &[u8]) -> bool {
+    fn only_reads(&self, _id: &[u8]) -> bool {
         false
+    }
+
+    fn requires_login(&self) -> bool {
+        self.service.requires_login()
+    }
+
+    async fn log_in(
+        &self,
+        session: &Session,
+        user: String,
+        password: String,
+    ) -> Result<Option<Grants>, CqlError> {
+        Ok(self.service.authenticate(session.login(), user, password).await?)
     }
 }

@@ -20,12 +20,14 @@ mod protocol;
 mod reply;
 mod request;
 mod session;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 pub use error::{Answers, CqlError, ErrorKind, WriteType};
-pub use events::{Change, Event, Events, SchemaChange, SchemaTarget};
+pub use events::{Change, Event, Events, SchemaChange, SchemaTarget, follow_ring};
 pub use execute::Executor;
-pub use protocol::Cql;
+pub use protocol::{Cql, Execute};
 pub use reply::{Columns, Reply, Rows};
 pub use request::{Batch, BatchKind, BatchStatement, Parameters, Values, Work};
 pub use session::Session;

@@ -5,17 +5,16 @@
 
 use super::error::{CqlError, ErrorKind};
 use super::events::{EventKinds, Events};
-use super::execute::Executor;
 use super::frame::{self, Head, LONGEST_BODY, flag, opcode};
 use super::reply::{COMPRESSION, Reply};
-use super::request::Request;
+use super::request::{Request, Work};
 use super::session::Session;
 use super::wire::{Few, Malformed, Reader};
 use crate::base::budget::Charge;
 use crate::base::clock::Clock;
 use crate::base::limited_log::LimitedLog;
 use crate::server::{Close, Decoded, Protocol, Room, Whole, catch_panic};
-use crate::service::Service;
+use crate::service::Grants;
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -44,25 +43,45 @@ enum Reason {
     Panic,
 }
 
+/// Answers the requests of a port that are about statements and users.
+pub trait Execute: Send + Sync + 'static {
+    /// Answers a request. Nothing that it has written to the reply is sent after an error.
+    fn execute(
+        &self,
+        session: &Session,
+        work: &Work<'_>,
+        reply: &mut Reply<'_>,
+    ) -> impl Future<Output = Result<(), CqlError>> + Send;
+
+    /// Whether the prepared statement with this id changes nothing, so that it may be given up when
+    /// its client leaves.
+    fn only_reads(&self, id: &[u8]) -> bool;
+
+    /// Whether clients have to log in.
+    fn requires_login(&self) -> bool;
+
+    /// Logs a user in, and tells what is granted; `None` for everything.
+    fn log_in(
+        &self,
+        session: &Session,
+        user: String,
+        password: String,
+    ) -> impl Future<Output = Result<Option<Grants>, CqlError>> + Send;
+}
+
 /// CQL on a port.
 #[derive(Debug)]
-pub struct Cql {
-    service: Arc<Service>,
+pub struct Cql<E> {
+    executor: E,
     events: Arc<Events>,
-    executor: Executor,
     reporter: LimitedLog<Reason>,
 }
 
-impl Cql {
-    /// A port whose statements an executor answers.
-    pub fn new(
-        service: Arc<Service>,
-        events: Arc<Events>,
-        executor: Executor,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
+impl<E> Cql<E> {
+    /// A port whose statements an executor answers, and whose clients may register for events.
+    pub fn new(executor: E, events: Arc<Events>, clock: Arc<dyn Clock>) -> Self {
         let reporter = LimitedLog::new("alexandra::cql", clock, LOG_INTERVAL);
-        Self { service, events, executor, reporter }
+        Self { executor, events, reporter }
     }
 }
 
@@ -82,7 +101,7 @@ pub struct Frame {
     _charge: Option<Charge>,
 }
 
-impl Protocol for Cql {
+impl<E: Execute> Protocol for Cql<E> {
     type Framing = Framing;
     type Session = Session;
     type Request<'a> = Frame;
@@ -179,7 +198,7 @@ impl Protocol for Cql {
     }
 }
 
-impl Cql {
+impl<E: Execute> Cql<E> {
     /// Whether a request changes nothing. False where that is not to be seen at once.
     fn only_reads(&self, head: &Head, body: &[u8]) -> bool {
         let mut reader = Reader::new(body);
@@ -242,7 +261,7 @@ impl Cql {
         if let Some(other) = compression.filter(|name| !name.eq_ignore_ascii_case(COMPRESSION)) {
             return Err(CqlError::protocol(format!("Unknown compression algorithm: {other}")));
         }
-        let requires_login = self.service.requires_login();
+        let requires_login = self.executor.requires_login();
         session.begin(compression.is_some(), requires_login);
         if requires_login {
             reply.authenticate(AUTHENTICATOR);
@@ -259,8 +278,7 @@ impl Cql {
         reply: &mut Reply<'_>,
     ) -> Result<(), CqlError> {
         let (user, password) = credentials(token.unwrap_or_default())?;
-        let grants = self.service.authenticate(&session.login, user, password).await?;
-        session.log_in(grants);
+        session.log_in(self.executor.log_in(session, user, password).await?);
         reply.auth_success();
         Ok(())
     }

@@ -18,7 +18,7 @@ const READY: u8 = 2;
 #[derive(Debug)]
 pub struct Session {
     peer: SocketAddr,
-    pub(super) login: service::Session,
+    login: service::Session,
     stage: AtomicU8,
     compresses: AtomicBool,
     /// Set by a login; without them everything is granted.
@@ -43,6 +43,11 @@ impl Session {
     /// The client.
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// The session of the service, which takes part in logins.
+    pub(super) fn login(&self) -> &service::Session {
+        &self.login
     }
 
     /// The keyspace of USE.

@@ -22,7 +22,7 @@ mod start_mode;
 pub use drain::{Drain, Drained};
 pub use handoff::{Handoff, HandoffState};
 pub use member::{Member, MemberOptions};
-pub use ports::FrontEnd;
+pub use ports::{ClientPort, FrontEnd};
 pub use setup::StorageSetup;
 pub(crate) use setup::family_options;
 
@@ -53,14 +53,13 @@ use crate::storage::family::OpenError;
 use crate::storage::system::local_placement::SavedPlace;
 use crate::storage::system::{Identity, IdentityError};
 use fingerprint::fingerprint;
-use ports::ClientPorts;
+use ports::{ClientPorts, Listening, local_address};
 use setup::MemoryPlan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -91,9 +90,9 @@ pub enum NodeError {
     /// Its data are of another node or cluster.
     #[error("{0}")]
     Identity(#[from] IdentityError),
-    /// The address of `ThriftAddress` and `ThriftPort` cannot be used.
-    #[error("cannot listen for Thrift clients on {address}: {source}. Is another server running?")]
-    Bind { address: SocketAddr, source: io::Error },
+    /// The address of a port for clients cannot be used.
+    #[error("cannot listen for {clients} on {address}: {source}. Is another server running?")]
+    Bind { clients: String, address: SocketAddr, source: io::Error },
     /// The operating system gives no threads.
     #[error("cannot start the threads of the replica: {0}")]
     Threads(#[source] io::Error),
@@ -150,7 +149,7 @@ impl NodeError {
 #[derive(Debug)]
 pub struct Node {
     /// `None` until the node has joined, if it has to.
-    listeners: Option<Vec<TcpListener>>,
+    listeners: Option<Vec<Listening>>,
     client_ports: ClientPorts,
     address: SocketAddr,
     start_mode: StartMode,
@@ -268,9 +267,9 @@ impl Node {
             self.listeners = Some(self.client_ports.bind()?);
         }
         // Before the node reports that it is ready, so that all its ports are known by then.
-        let listeners = self.listeners.as_deref().filter(|_| is_first).unwrap_or_default();
-        for (address, version) in self.client_ports.further(listeners) {
-            log::info!("listening for Thrift clients of {version} on {address}");
+        let listeners = self.listeners.as_deref().unwrap_or_default();
+        if is_first {
+            self.client_ports.log_further(listeners);
         }
         Ok(())
     }
@@ -349,14 +348,6 @@ async fn serve(
     ends.cancel();
     serving.await.map_err(NodeError::Serving)?;
     Err(refused.into())
-}
-
-/// Address of the first port, as the system chose it.
-fn local_address(listeners: &[TcpListener]) -> io::Result<SocketAddr> {
-    match listeners.first() {
-        Some(listener) => listener.local_addr(),
-        None => Err(io::ErrorKind::NotConnected.into()),
-    }
 }
 
 /// Syncs hints at this interval.

@@ -4,21 +4,66 @@ use super::NodeError;
 use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use crate::config::Settings;
-use crate::config::settings::{ListenerSettings, Release};
+use crate::config::settings::{CqlSettings, ListenerSettings};
 use crate::server::{Limits, Server, ServerOptions, listen};
 use crate::service::Service;
+use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
+/// A port of the configuration.
+#[derive(Debug, Clone)]
+pub enum ClientPort {
+    /// For Thrift clients.
+    Thrift(ListenerSettings),
+    /// For CQL clients.
+    Cql(CqlSettings),
+}
+
+impl ClientPort {
+    fn address(&self) -> SocketAddr {
+        match self {
+            Self::Thrift(port) => SocketAddr::new(port.address, port.port),
+            Self::Cql(port) => SocketAddr::new(port.address, port.port),
+        }
+    }
+
+    /// Whether the node cannot do without it.
+    fn is_required(&self) -> bool {
+        match self {
+            Self::Thrift(_) => true,
+            Self::Cql(port) => port.port_is_required,
+        }
+    }
+}
+
+/// The clients of the port, for people.
+impl fmt::Display for ClientPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Thrift(port) => write!(f, "Thrift clients of {}", port.api_version),
+            Self::Cql(_) => f.write_str("CQL clients"),
+        }
+    }
+}
+
 /// Adds a port of the configuration to a server, with a protocol that offers the service. Called
-/// once for each port, when all are bound.
-pub type FrontEnd = fn(&mut Server, TcpListener, &ListenerSettings, &Arc<Service>, &Arc<dyn Clock>);
+/// once for each port, when all are bound, within a tokio runtime.
+pub type FrontEnd = fn(&mut Server, TcpListener, &ClientPort, &Arc<Service>, &Arc<dyn Clock>);
+
+/// A port with its listener.
+#[derive(Debug)]
+pub(super) struct Listening {
+    listener: TcpListener,
+    port: ClientPort,
+}
 
 /// The port of the configuration, and the additional ones after it.
 #[derive(Debug)]
 pub(super) struct ClientPorts {
-    ports: Vec<ListenerSettings>,
+    ports: Vec<ClientPort>,
     options: ServerOptions,
     front_end: FrontEnd,
 }
@@ -39,7 +84,9 @@ impl ClientPorts {
             // It has no element of its own.
             line: 0,
         };
-        let ports = std::iter::once(&first).chain(&thrift.listeners).cloned().collect();
+        let thrift_ports = std::iter::once(&first).chain(&thrift.listeners).cloned();
+        let cql = settings.cql.clone().map(ClientPort::Cql);
+        let ports = thrift_ports.map(ClientPort::Thrift).chain(cql).collect();
         let options = ServerOptions {
             limits: Limits {
                 settings: "Thrift",
@@ -55,32 +102,51 @@ impl ClientPorts {
         Self { ports, options, front_end }
     }
 
-    /// Binds all ports.
-    pub(super) fn bind(&self) -> Result<Vec<TcpListener>, NodeError> {
-        let bind = |port: &ListenerSettings| {
-            let address = SocketAddr::new(port.address, port.port);
-            listen(address).map_err(|source| NodeError::Bind { address, source })
+    /// Binds all ports, except those that are taken and that the node can do without.
+    pub(super) fn bind(&self) -> Result<Vec<Listening>, NodeError> {
+        let bind = |port: &ClientPort| {
+            let address = port.address();
+            match listen(address) {
+                Ok(listener) => Some(Ok(Listening { listener, port: port.clone() })),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && !port.is_required() => {
+                    log::warn!("the port for {port} is taken, so that there is no CQL: {address}");
+                    None
+                }
+                Err(source) => {
+                    Some(Err(NodeError::Bind { clients: port.to_string(), address, source }))
+                }
+            }
         };
-        self.ports.iter().map(bind).collect()
+        self.ports.iter().filter_map(bind).collect()
     }
 
-    /// The additional ports, with the addresses that the system chose.
-    pub(super) fn further<'a>(
-        &'a self,
-        listeners: &'a [TcpListener],
-    ) -> impl Iterator<Item = (SocketAddr, Release)> {
-        let further = listeners.iter().zip(&self.ports).skip(1);
-        further.filter_map(|(it, port)| Some((it.local_addr().ok()?, port.api_version)))
+    /// Logs the addresses of the additional ports, as the system chose them.
+    pub(super) fn log_further(&self, listening: &[Listening]) {
+        for Listening { listener, port } in listening.iter().skip(1) {
+            if let Ok(address) = listener.local_addr() {
+                log::info!("listening for {port} on {address}");
+            }
+        }
+        if !self.ports.iter().any(|port| matches!(port, ClientPort::Cql(_))) {
+            log::info!("CQL is off: CqlPort is not set");
+        }
     }
 
     /// A server with the protocol of each port.
-    pub(super) fn server(self, listeners: Vec<TcpListener>, service: &Arc<Service>) -> Server {
-        let Self { ports, options, front_end } = self;
-        let clock = Arc::clone(&options.clock);
-        let mut server = Server::new(options);
-        for (listener, port) in listeners.into_iter().zip(&ports) {
-            front_end(&mut server, listener, port, service, &clock);
+    pub(super) fn server(self, listening: Vec<Listening>, service: &Arc<Service>) -> Server {
+        let clock = Arc::clone(&self.options.clock);
+        let mut server = Server::new(self.options);
+        for Listening { listener, port } in listening {
+            (self.front_end)(&mut server, listener, &port, service, &clock);
         }
         server
+    }
+}
+
+/// Address of the first port, as the system chose it.
+pub(super) fn local_address(listening: &[Listening]) -> io::Result<SocketAddr> {
+    match listening.first() {
+        Some(first) => first.listener.local_addr(),
+        None => Err(io::ErrorKind::NotConnected.into()),
     }
 }

@@ -6,6 +6,7 @@ use crate::model::schema::ColumnFamilySchema;
 use crate::ring::TokenRange;
 use std::net::IpAddr;
 use std::num::NonZero;
+use tokio::sync::watch;
 
 /// A range of the ring, with the nodes that hold it, the owner first.
 type HeldRange = ([String; 2], Vec<IpAddr>);
@@ -42,6 +43,11 @@ impl Service {
             (partitioner.display_token(token), endpoint, is_alive)
         };
         ring.members().map(member).collect()
+    }
+
+    /// Tells when [`Service::members`] may have changed.
+    pub fn ring_changes(&self) -> watch::Receiver<()> {
+        self.options.coordinator.ring_changes()
     }
 
     /// The ranges of the ring as a keyspace sees them.

@@ -117,8 +117,7 @@ const CQL_RESPONSE: u8 = 0x80;
 /// CQL: first version whose stream ids have two bytes.
 const CQL_WIDE_STREAMS: u8 = 3;
 
-const CQL_TEXT: &str = "this port speaks Thrift, and the server has no CQL: \
-                        use a Thrift client for Cassandra 0.4 to 0.6";
+const CQL_TEXT: &str = "this port speaks Thrift: CQL clients connect to CqlPort, usually 9042";
 
 const HTTP_TEXT: &str = "This port speaks Thrift. nodetool, JSON over HTTP and metrics are at \
                          AdminAddress and AdminPort, by default http://127.0.0.1:8080.\n";
@@ -161,8 +160,7 @@ impl Foreign {
                  client, or let a proxy end it before this port"
             }
             Self::Cql { .. } => {
-                "it speaks CQL, which this server does not have: use a Thrift client for \
-                 Cassandra 0.4 to 0.6"
+                "it speaks CQL to a Thrift port: CQL clients connect to CqlPort, usually 9042"
             }
         }
     }

@@ -18,6 +18,10 @@ pub(super) struct Places {
     #[arg(long, value_name = "PORT", default_value_t = 9160)]
     pub(super) thrift_port: u16,
 
+    /// Where each node serves CQL clients
+    #[arg(long, value_name = "PORT", default_value_t = 9042)]
+    pub(super) cql_port: u16,
+
     /// Where each node listens for the others
     #[arg(long, value_name = "PORT", default_value_t = 7000)]
     pub(super) storage_port: u16,
@@ -59,10 +63,11 @@ impl Layout {
         let directory = self.directory_of(number);
         let address = self.address(number).to_string();
         let mut put = |name: &str, text: &str| set(&mut storage, leaf(name, text));
-        for name in ["ListenAddress", "ThriftAddress", "AdminAddress"] {
+        for name in ["ListenAddress", "ThriftAddress", "CqlAddress", "AdminAddress"] {
             put(name, &address);
         }
         put("ThriftPort", &self.places.thrift_port.to_string());
+        put("CqlPort", &self.places.cql_port.to_string());
         put("StoragePort", &self.places.storage_port.to_string());
         put("AdminPort", &self.places.admin_port.to_string());
         put("AutoBootstrap", "false");

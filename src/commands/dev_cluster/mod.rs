@@ -102,12 +102,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 /// Whether all nodes will find their addresses and ports, which is more easily said before they
 /// are started.
 fn check_addresses(layout: &Layout) -> Result<(), Failure> {
-    let Places { first_address, thrift_port, storage_port, admin_port } = layout.places;
+    let Places { first_address, thrift_port, cql_port, storage_port, admin_port } = layout.places;
     if first_address.is_unspecified() {
         return Err(not_of_this_machine(first_address));
     }
     for address in (0..layout.nodes).map(|number| layout.address(number)) {
-        for port in [thrift_port, storage_port, admin_port] {
+        for port in [thrift_port, cql_port, storage_port, admin_port] {
             let listen = SocketAddr::from((address, port));
             match TcpListener::bind(listen) {
                 Ok(_) => {}
@@ -117,8 +117,8 @@ fn check_addresses(layout: &Layout) -> Result<(), Failure> {
                 Err(source) => {
                     return Err(Failure::new(format_args!(
                         "cannot listen on {listen}: {source}. Is another server running? \
-                         --first-address, --thrift-port, --storage-port and --admin-port say where \
-                         else"
+                         --first-address, --thrift-port, --cql-port, --storage-port and \
+                         --admin-port say where else"
                     )));
                 }
             }

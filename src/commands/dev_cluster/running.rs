@@ -134,13 +134,13 @@ impl Cluster {
 
     fn introduce(&self, running: &[usize]) {
         let Layout { places, directory, .. } = &self.layout;
-        let Places { thrift_port, admin_port, .. } = places;
+        let Places { thrift_port, cql_port, admin_port, .. } = places;
         for &number in running {
             let (address, directory) =
                 (self.layout.address(number), self.layout.directory_of(number));
             say!(
-                "{}: Thrift on {address}:{thrift_port}, alexandra nodetool -h {address} -p \
-                 {admin_port}, files in {}",
+                "{}: Thrift on {address}:{thrift_port}, CQL on {address}:{cql_port}, alexandra \
+                 nodetool -h {address} -p {admin_port}, files in {}",
                 name(number),
                 directory.display()
             );
