@@ -305,3 +305,92 @@ impl From<ServiceError> for CqlError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(error: &CqlError, version: u8) -> Vec<u8> {
+        let mut out = Vec::new();
+        error.encode(version, &mut out);
+        out
+    }
+
+    #[test]
+    fn each_kind_has_its_code_and_fields() {
+        let (answers, level) =
+            (Answers { level: Level::Quorum, received: 1, needed: 2 }, Level::One);
+        let fields = [[0, 4, 0, 0, 0, 1, 0, 0, 0].as_slice(), &[2]].concat();
+        let write = WriteType::Simple;
+        let cases: [(ErrorKind, i32, Vec<u8>); 9] = [
+            (ErrorKind::Protocol, 0x000A, vec![]),
+            (
+                ErrorKind::Unavailable { level, required: 3, alive: 2 },
+                0x1000,
+                vec![0, 1, 0, 0, 0, 3, 0, 0, 0, 2],
+            ),
+            (
+                ErrorKind::WriteTimeout { answers, write },
+                0x1100,
+                [&fields[..], b"\0\x06SIMPLE"].concat(),
+            ),
+            (
+                ErrorKind::ReadTimeout { answers, has_data: true },
+                0x1200,
+                [&fields[..], &[1]].concat(),
+            ),
+            (
+                ErrorKind::ReadFailure { answers, failures: 7, has_data: false },
+                0x1300,
+                [&fields[..], &[0, 0, 0, 7, 0]].concat(),
+            ),
+            (
+                ErrorKind::FunctionFailure {
+                    keyspace: "k".into(),
+                    function: "f".into(),
+                    arguments: vec!["int".into()],
+                },
+                0x1400,
+                b"\0\x01k\0\x01f\0\x01\0\x03int".to_vec(),
+            ),
+            (
+                ErrorKind::WriteFailure { answers, failures: 7, write },
+                0x1500,
+                [&fields[..], b"\0\0\0\x07\0\x06SIMPLE"].concat(),
+            ),
+            (ErrorKind::Syntax, 0x2000, vec![]),
+            (ErrorKind::Unprepared { id: b"id".to_vec() }, 0x2500, b"\0\x02id".to_vec()),
+        ];
+        for (kind, code, fields) in cases {
+            let expected = [&code.to_be_bytes()[..], b"\0\x03why", &fields].concat();
+            assert_eq!(body(&CqlError::new(kind.clone(), "why"), 4), expected, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn clients_of_version_3_get_timeouts_for_failures() {
+        let answers = Answers::none(Level::One);
+        let failure = ErrorKind::ReadFailure { answers, failures: 7, has_data: true };
+        let timeout = ErrorKind::ReadTimeout { answers, has_data: true };
+        let [failure, timeout] = [failure, timeout].map(|kind| body(&CqlError::new(kind, ""), 3));
+        assert_eq!(failure, timeout);
+    }
+
+    #[test]
+    fn the_cause_of_an_internal_error_is_not_for_the_client() {
+        let error = CqlError::from(ServiceError::Internal("a secret".to_owned()));
+        let body = String::from_utf8_lossy(&body(&error, 4)).into_owned();
+        assert!(!body.contains("secret") && !error.to_string().contains("secret"));
+    }
+
+    #[test]
+    fn errors_of_the_service_keep_the_level_of_their_request() {
+        let late = CqlError::of_write(ServiceError::TimedOut, Level::All, WriteType::Simple);
+        let answers = Answers::none(Level::All);
+        assert_eq!(late.kind, ErrorKind::WriteTimeout { answers, write: WriteType::Simple });
+        let few = CqlError::of_read(ServiceError::Unavailable, Level::Two);
+        assert_eq!(few.to_string(), "Cannot achieve consistency level TWO");
+        let refused = ServiceError::invalid("no");
+        assert_eq!(CqlError::of_read(refused, Level::Two), CqlError::invalid("no"));
+    }
+}

@@ -235,3 +235,82 @@ impl Registration {
         self.frames.lock().poll_recv(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+    use std::future::poll_fn;
+
+    fn node(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    fn next(registration: &Registration) -> Option<Option<Vec<u8>>> {
+        poll_fn(|context| registration.poll_next(context)).now_or_never()
+    }
+
+    #[test]
+    fn an_event_is_a_frame_on_stream_minus_one() {
+        let frame = Event::Up(SocketAddr::from(([10, 0, 0, 1], 9042))).frame(4);
+        let expected =
+            b"\x84\0\xFF\xFF\x0C\0\0\0\x1C\0\x0DSTATUS_CHANGE\0\x02UP\x04\x0A\0\0\x01\0\0\x23\x52";
+        assert_eq!(frame, expected);
+        let change = SchemaChange { change: Change::Created, keyspace: "k".into(), target: None };
+        let frame = Event::Schema(change).frame(3);
+        assert!(frame.ends_with(b"\0\x0DSCHEMA_CHANGE\0\x07CREATED\0\x08KEYSPACE\0\x01k"));
+    }
+
+    #[test]
+    fn a_client_gets_the_kinds_that_it_has_registered_for() {
+        let events = Events::default();
+        let registration = events.listen(4);
+        let up = Event::Up(SocketAddr::new(node(1), 1));
+        registration.add(EventKinds::TOPOLOGY);
+        events.tell(&up);
+        assert_eq!(next(&registration), None);
+        registration.add(EventKinds::STATUS);
+        events.tell(&up);
+        assert_eq!(next(&registration), Some(Some(up.frame(4))));
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_is_cut_off() {
+        let events = Events::default();
+        let registration = events.listen(4);
+        registration.add(EventKinds::STATUS);
+        let event = Event::Down(SocketAddr::new(node(1), 1));
+        (0..=MOST_WAITING).for_each(|_| events.tell(&event));
+        assert!(events.listeners.lock().is_empty());
+        for _ in 0..MOST_WAITING {
+            assert!(matches!(next(&registration), Some(Some(_))));
+        }
+        assert_eq!(next(&registration), Some(None));
+    }
+
+    #[test]
+    fn clients_that_are_gone_are_forgotten() {
+        let events = Events::default();
+        for _ in 0..100 {
+            drop(events.listen(4));
+        }
+        assert_eq!(events.listeners.lock().len(), 1);
+    }
+
+    #[test]
+    fn changes_of_the_ring_are_events() {
+        let known = [(node(1), true), (node(2), true), (node(3), false), (node(4), false)];
+        let found = [(node(1), true), (node(2), false), (node(3), true), (node(5), true)];
+        let events = differences(&known.into(), &found.into());
+        let at = |node| SocketAddr::new(node, 9042);
+        let events: Vec<Event> = events.into_iter().map(|(node, event)| event(at(node))).collect();
+        let expected = [
+            Event::Down(at(node(2))),
+            Event::Up(at(node(3))),
+            Event::NewNode(at(node(5))),
+            Event::Up(at(node(5))),
+            Event::RemovedNode(at(node(4))),
+        ];
+        assert_eq!(events, expected);
+    }
+}

@@ -25,8 +25,8 @@ use std::time::Duration;
 /// Shortest time between two log lines for the same reason.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Bodies up to this size are not charged: they take no more than the buffers of a connection.
-const UNCHARGED_BYTES: usize = 16 << 10;
+/// Bodies up to this size are not charged, so that small requests do not compete for a counter.
+const UNCHARGED_BYTES: usize = 4 << 10;
 
 /// The authenticator that drivers know, for logins with user and password.
 const AUTHENTICATOR: &str = "org.apache.cassandra.auth.PasswordAuthenticator";
@@ -72,7 +72,7 @@ pub trait Execute: Send + Sync + 'static {
 /// CQL on a port.
 #[derive(Debug)]
 pub struct Cql<E> {
-    executor: E,
+    pub(super) executor: E,
     events: Arc<Events>,
     reporter: LimitedLog<Reason>,
 }
@@ -169,8 +169,7 @@ impl<E: Execute> Protocol for Cql<E> {
     }
 
     async fn answer(&self, session: &Session, request: &Self::Request<'_>, reply: &mut Vec<u8>) {
-        let compresses = session.compresses() && request.head.opcode != opcode::STARTUP;
-        let mut reply = Reply::new(request.head, compresses, reply);
+        let mut reply = Reply::new(request.head, session.compresses(), reply);
         let answered = {
             let mut answer = pin!(self.respond(session, request, &mut reply));
             catch_panic(answer.as_mut()).await

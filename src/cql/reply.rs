@@ -274,3 +274,129 @@ fn set_int(at: usize, value: i32, out: &mut [u8]) {
         place.copy_from_slice(&value.to_be_bytes());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cql::{Change, SchemaTarget};
+
+    const LENGTH: usize = 9;
+
+    /// The frame that answers a request of this version on stream 0x0102.
+    fn answer(version: u8, write: impl FnOnce(&mut Reply<'_>)) -> Vec<u8> {
+        let head = Head { version, flags: 0, stream: 0x0102, opcode: opcode::QUERY, length: 0 };
+        let mut out = Vec::new();
+        let mut reply = Reply::new(head, false, &mut out);
+        write(&mut reply);
+        reply.finish();
+        let body = (out.len() - LENGTH) as u32;
+        assert_eq!(out[5..LENGTH], body.to_be_bytes(), "the length is that of the body");
+        out
+    }
+
+    fn columns() -> Columns {
+        let mut columns = Columns::of_table("k", "t");
+        columns.push("a", |out| put_short(9, out));
+        columns
+    }
+
+    #[test]
+    fn rows_follow_their_columns() {
+        let frame = answer(4, |reply| {
+            let mut rows = reply.rows(&columns(), false);
+            rows.cell(Some(b"x"));
+            rows.end_row();
+            rows.cell(None);
+            rows.end_row();
+            rows.cell_with(|out| out.extend_from_slice(b"yz"));
+            rows.end_row();
+            rows.finish(None);
+        });
+        assert_eq!(frame[..5], [0x84, 0, 1, 2, 8]);
+        let body = b"\0\0\0\x02\0\0\0\x01\0\0\0\x01\0\x01k\0\x01t\0\x01a\0\x09\0\0\0\x03\
+                     \0\0\0\x01x\xFF\xFF\xFF\xFF\0\0\0\x02yz";
+        assert_eq!(frame[LENGTH..], body[..]);
+    }
+
+    #[test]
+    fn a_page_that_is_not_the_last_tells_where_the_next_one_begins() {
+        let page = |skips_metadata| {
+            answer(3, |reply| {
+                let mut rows = reply.rows(&columns(), skips_metadata);
+                rows.cell(Some(b"x"));
+                rows.end_row();
+                rows.finish(Some(b"ps"));
+            })
+        };
+        let known = b"\0\0\0\x02\0\0\0\x06\0\0\0\x01\0\0\0\x02ps\0\0\0\x01\0\0\0\x01x";
+        assert_eq!(page(true)[LENGTH..], known[..]);
+        let told = b"\0\0\0\x02\0\0\0\x03\0\0\0\x01\0\0\0\x02ps\0\x01k\0\x01t\0\x01a\0\x09\
+                     \0\0\0\x01\0\0\0\x01x";
+        assert_eq!(page(false)[LENGTH..], told[..]);
+    }
+
+    #[test]
+    fn a_prepared_statement_tells_its_key_from_version_4_on() {
+        let prepared = |version| {
+            answer(version, |reply| {
+                reply.prepared(b"id", &columns(), &[0], &Columns::default());
+            })
+        };
+        let v4: &[&[u8]] = &[
+            b"\0\0\0\x04\0\x02id",
+            b"\0\0\0\x01\0\0\0\x01",
+            b"\0\0\0\x01\0\0",
+            b"\0\x01k\0\x01t\0\x01a\0\x09",
+            b"\0\0\0\x04\0\0\0\0",
+        ];
+        assert_eq!(prepared(4)[LENGTH..], v4.concat());
+        let v3 = [&v4[..2], &v4[3..]].concat().concat();
+        assert_eq!(prepared(3)[LENGTH..], v3);
+    }
+
+    #[test]
+    fn columns_of_several_tables_each_name_theirs() {
+        let mut columns = Columns::default();
+        columns.push_of(("k", "t"), "a", |out| put_short(9, out));
+        columns.push_of(("k", "u"), "b", |out| put_short(9, out));
+        let frame = answer(4, |reply| reply.rows(&columns, false).finish(None));
+        let body =
+            b"\0\0\0\x02\0\0\0\0\0\0\0\x02\0\x01k\0\x01t\0\x01a\0\x09\0\x01k\0\x01u\0\x01b\0\x09\
+                     \0\0\0\0";
+        assert_eq!(frame[LENGTH..], body[..]);
+    }
+
+    #[test]
+    fn warnings_come_before_the_message_from_version_4_on() {
+        let warned = |version| {
+            answer(version, |reply| {
+                reply.warn("w");
+                reply.void();
+            })
+        };
+        assert_eq!((warned(4)[1], &warned(4)[LENGTH..]), (8, &b"\0\x01\0\x01w\0\0\0\x01"[..]));
+        assert_eq!((warned(3)[1], &warned(3)[LENGTH..]), (0, &b"\0\0\0\x01"[..]));
+    }
+
+    #[test]
+    fn an_error_takes_the_place_of_what_was_written() {
+        let frame = answer(4, |reply| {
+            reply.rows(&columns(), false).cell(Some(b"x"));
+            reply.error(&CqlError::table_exists("k", "t"));
+        });
+        assert_eq!(frame[4], opcode::ERROR);
+        assert_eq!(frame[LENGTH..LENGTH + 4], 0x2400_i32.to_be_bytes());
+        assert!(frame.ends_with(b"\0\x01k\0\x01t"));
+    }
+
+    #[test]
+    fn a_changed_schema_names_its_object() {
+        let change =
+            |target| SchemaChange { change: Change::Dropped, keyspace: "k".into(), target };
+        let table = change(Some(SchemaTarget::Table("t".into())));
+        let body = b"\0\0\0\x05\0\x07DROPPED\0\x05TABLE\0\x01k\0\x01t";
+        assert_eq!(answer(4, |reply| reply.schema_change(&table))[LENGTH..], body[..]);
+        let body = b"\0\0\0\x05\0\x07DROPPED\0\x08KEYSPACE\0\x01k";
+        assert_eq!(answer(4, |reply| reply.schema_change(&change(None)))[LENGTH..], body[..]);
+    }
+}

@@ -229,3 +229,106 @@ impl<'a> Reader<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(version: u8, code: u8, body: &[u8]) -> Result<Request<'_>, String> {
+        Request::decode(version, code, Reader::new(body)).map_err(|malformed| malformed.to_string())
+    }
+
+    fn work(version: u8, code: u8, body: &[u8]) -> Work<'_> {
+        match decoded(version, code, body) {
+            Ok(Request::Work(work)) => work,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    const PLAIN: Parameters<'static> = Parameters {
+        level: Level::Quorum,
+        values: Values { values: Few::new_const(), names: Few::new_const() },
+        skips_metadata: false,
+        page_size: None,
+        paging_state: None,
+        serial_level: None,
+        timestamp: None,
+    };
+
+    #[test]
+    fn a_query_has_only_the_parameters_that_its_flags_name() {
+        assert_eq!(work(3, 7, b"\0\0\0\x03abc\0\x04\0"), Work::Query("abc", PLAIN));
+        let all = b"\0\0\0\x03abc\0\x0A\x7F\0\x03\0\x01a\0\0\0\x02hi\0\x01b\xFF\xFF\xFF\xFF\0\x01c\
+                    \xFF\xFF\xFF\xFE\0\0\0\x64\0\0\0\x02ps\0\x08\0\0\0\0\0\0\0\x05";
+        let expected = Parameters {
+            level: Level::LocalOne,
+            values: Values {
+                values: [Value::Bytes(b"hi"), Value::Null, Value::Unset].into_iter().collect(),
+                names: ["a", "b", "c"].into_iter().collect(),
+            },
+            skips_metadata: true,
+            page_size: Some(100),
+            paging_state: Some(b"ps"),
+            serial_level: Some(Level::Serial),
+            timestamp: Some(5),
+        };
+        assert_eq!(work(4, 7, all), Work::Query("abc", expected));
+    }
+
+    #[test]
+    fn a_prepared_statement_is_executed_by_its_id() {
+        let body = b"\0\x02id\0\x01\x01\0\x01\0\0\0\0";
+        let values = [Value::Bytes(b"")].into_iter().collect();
+        let values = Values { values, names: Few::new() };
+        let parameters = Parameters { level: Level::One, values, ..PLAIN };
+        assert_eq!(work(4, 0x0A, body), Work::Execute(b"id", parameters));
+        assert_eq!(work(4, 9, b"\0\0\0\x02ab"), Work::Prepare("ab"));
+    }
+
+    #[test]
+    fn a_batch_holds_texts_and_prepared_statements() {
+        let body =
+            b"\x01\0\x02\0\0\0\0\x01x\0\0\x01\0\x02id\0\x01\0\0\0\x01v\0\x05\x20\0\0\0\0\0\0\0\x07";
+        let expected = Batch {
+            kind: BatchKind::Unlogged,
+            statements: vec![
+                (BatchStatement::Text("x"), Few::new()),
+                (BatchStatement::Prepared(b"id"), [Value::Bytes(b"v")].into_iter().collect()),
+            ],
+            level: Level::All,
+            serial_level: None,
+            timestamp: Some(7),
+        };
+        assert_eq!(work(3, 0x0D, body), Work::Batch(expected));
+    }
+
+    #[test]
+    fn a_negative_length_is_null_in_version_3_and_an_error_in_version_4() {
+        let body = b"\0\0\0\0\0\x04\x01\0\x01\xFF\xFF\xFF\xF0";
+        let values = Values { values: [Value::Null].into_iter().collect(), names: Few::new() };
+        assert_eq!(work(3, 7, body), Work::Query("", Parameters { values, ..PLAIN }));
+        assert_eq!(decoded(4, 7, body).unwrap_err(), "Invalid length of a value: -16");
+    }
+
+    #[test]
+    fn what_is_not_whole_is_refused() {
+        let cases: [(u8, &[u8], &str); 12] = [
+            (7, b"\0\0\0\x09abc", "9 bytes expected, 3 are left"),
+            (7, b"\xFF\xFF\xFF\xFF", "Negative length of a string: -1"),
+            (7, b"\0\0\0\x01\xFF\0\x01\0", "Cannot decode string as UTF8"),
+            (7, b"\0\0\0\0\0\x0B\0", "Unknown code 11 for a consistency level"),
+            (7, b"\0\0\0\0\0\x01\0\0", "1 bytes are left"),
+            (7, b"\0\0\0\0\0\x01\x10\0\x01", "Must be one of SERIAL or LOCAL_SERIAL"),
+            (7, b"\0\0\0\0\0\x01\x20\x80\0\0\0\0\0\0\0", "Out of bound timestamp"),
+            (7, b"\0\0\0\0\0\x01\x01\xFF\xFF", "4 bytes expected, 0 are left"),
+            (0x0D, b"\x03\0\0\0\x01\0", "Invalid batch type 3"),
+            (0x0D, b"\0\0\x01\x02", "Must be 0 or 1 but got 2"),
+            (0x0D, b"\0\0\0\0\x01\x40", "cannot be named"),
+            (0x0B, b"\0\x01\0\x01X", "Unknown type of events 'X'"),
+        ];
+        for (code, body, why) in cases {
+            let refused = decoded(4, code, body).unwrap_err();
+            assert!(refused.contains(why), "{refused} instead of {why}");
+        }
+    }
+}

@@ -152,6 +152,7 @@ mod tests {
             places: Places {
                 first_address: Ipv4Addr::new(127, 0, 0, 255),
                 thrift_port: 9161,
+                cql_port: 9043,
                 storage_port: 7001,
                 admin_port: 8081,
             },
@@ -176,6 +177,8 @@ mod tests {
         let address = IpAddr::from([127, 0, 1, 2]);
         assert_eq!(settings.network.listen_address, address);
         assert_eq!((settings.thrift.address, settings.thrift.port), (address, 9161));
+        let cql = settings.cql.unwrap();
+        assert_eq!((cql.address, cql.port), (address, 9043));
         assert_eq!((settings.admin.address, settings.admin.port), (address, 8081));
         assert_eq!(settings.network.storage_port, 7001);
         let seeds = [[127, 0, 0, 255], [127, 0, 1, 0]].map(IpAddr::from);
