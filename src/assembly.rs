@@ -10,6 +10,7 @@ use crate::server::Server;
 use crate::service::Service;
 use crate::storage::database::Components;
 use crate::thrift::{Calls, Clients, Thrift};
+use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
@@ -57,6 +58,7 @@ fn add_cql(
     // Nodes are taken to have the same port.
     let port = listener.local_addr().map_or(0, |address| address.port());
     tokio::spawn(follow_ring(Arc::downgrade(service), Arc::clone(&events), port));
-    let executor = Executor::new(Arc::clone(service), Arc::clone(&events));
+    let address = listener.local_addr().map_or(IpAddr::from([0; 4]), |address| address.ip());
+    let executor = Executor::new(Arc::clone(service), address, fastrand::u64(..));
     server.add(listener, Arc::new(Cql::new(executor, events, Arc::clone(clock))));
 }

@@ -12,6 +12,10 @@ pub enum ConsistencyLevel {
     Any,
     /// One replica.
     One,
+    /// Two replicas.
+    Two,
+    /// Three replicas.
+    Three,
     /// More than half of the replicas.
     Quorum,
     /// As `All` with the strategies that are not aware of data centres.
@@ -35,6 +39,8 @@ impl ConsistencyLevel {
         match self {
             Self::Zero => 0,
             Self::Any | Self::One => 1,
+            Self::Two => 2,
+            Self::Three => 3,
             Self::Quorum => (endpoints / 2 + 1).max(natural.div_ceil(2) + pending),
             Self::DcQuorum | Self::DcQuorumSync | Self::All => endpoints.max(1),
         }
@@ -45,6 +51,8 @@ impl ConsistencyLevel {
     pub fn block_for_read(self, replication_factor: usize) -> usize {
         match self {
             Self::Zero | Self::Any | Self::One => 1,
+            Self::Two => 2,
+            Self::Three => 3,
             Self::Quorum => replication_factor / 2 + 1,
             Self::DcQuorum | Self::DcQuorumSync | Self::All => replication_factor.max(1),
         }

@@ -228,6 +228,11 @@ impl Coordinator {
         self.partitioner
     }
 
+    /// Address of this node.
+    pub fn local(&self) -> IpAddr {
+        self.local
+    }
+
     /// The ring as it is now.
     pub fn ring(&self) -> Arc<TokenMetadata> {
         Arc::clone(&self.view().ring)

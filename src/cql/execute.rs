@@ -1,40 +1,70 @@
-//! Statements: where requests of the protocol become operations of the service.
+//! Execution of statements.
+//!
+//! ```text
+//!   Executor        parses, or finds what was prepared; binds values; runs
+//!     prepared      statements whose names are looked up
+//!     select, modify, batch
+//!     tables        where names lead: column families, and tables of the system
+//! ```
 
-use super::error::CqlError;
-use super::events::Events;
+use super::ast::{Modification, QualifiedName, SchemaStatement};
+use super::batch::{self, Item};
+use super::error::{CqlError, WriteType};
+use super::functions::{Chance, Moment};
+use super::modify::Stamp;
+use super::prepared::{Plan, Prepared, PreparedStatements};
 use super::protocol::Execute;
 use super::reply::Reply;
-use super::request::Work;
+use super::request::{Batch, BatchKind, BatchStatement, Parameters, Work};
+use super::select::{Execution, SelectPlan};
 use super::session::Session;
-use crate::service::{Grants, Service};
+use super::system::System;
+use super::terms::Values;
+use super::wire::{Few, Level, Value};
+use crate::service::{ConsistencyLevel, Grants, Service};
+use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Answers requests about statements.
+/// Runs statements.
 #[derive(Debug)]
 pub struct Executor {
     service: Arc<Service>,
-    _events: Arc<Events>,
-}
-
-impl Executor {
-    /// An executor on a service, which tells clients of changed schemas.
-    pub fn new(service: Arc<Service>, events: Arc<Events>) -> Self {
-        Self { service, _events: events }
-    }
+    system: System,
+    prepared: PreparedStatements,
+    chance: Arc<Chance>,
 }
 
 impl Execute for Executor {
     async fn execute(
         &self,
-        _session: &Session,
-        _work: &Work<'_>,
-        _reply: &mut Reply<'_>,
+        session: &Session,
+        work: &Work<'_>,
+        reply: &mut Reply<'_>,
     ) -> Result<(), CqlError> {
-        Err(CqlError::invalid("no statements are known yet"))
+        let keyspace = session.keyspace();
+        let keyspace = keyspace.as_deref();
+        match work {
+            Work::Prepare(text) => {
+                let prepared = self.prepare(text, keyspace)?;
+                prepared.describe(reply);
+                self.prepared.keep(prepared);
+                Ok(())
+            }
+            Work::Query(text, parameters) => {
+                let prepared = self.prepare(text, keyspace)?;
+                self.run(session, &prepared, parameters, reply).await
+            }
+            Work::Execute(id, parameters) => {
+                let prepared = self.find(id)?;
+                self.run(session, &prepared, parameters, reply).await
+            }
+            Work::Batch(batch) => self.batch(session, batch, reply).await,
+        }
     }
 
-    fn only_reads(&self, _id: &[u8]) -> bool {
-        false
+    fn only_reads(&self, id: &[u8]) -> bool {
+        let found = self.prepared.find(id);
+        found.is_some_and(|prepared| matches!(prepared.plan, Plan::Select(_)))
     }
 
     fn requires_login(&self) -> bool {
@@ -48,5 +78,264 @@ impl Execute for Executor {
         password: String,
     ) -> Result<Option<Grants>, CqlError> {
         Ok(self.service.authenticate(session.login(), user, password).await?)
+    }
+}
+
+impl Executor {
+    /// For clients that reach the node at this address.
+    pub fn new(service: Arc<Service>, address: IpAddr, seed: u64) -> Self {
+        let system = System::new(address);
+        let chance = Arc::new(Chance::new(seed));
+        Self { service, system, prepared: PreparedStatements::default(), chance }
+    }
+
+    fn prepare(&self, text: &str, keyspace: Option<&str>) -> Result<Prepared, CqlError> {
+        Prepared::new(text, keyspace, (&self.service, &self.system))
+    }
+
+    /// The statement of this id. If its table has changed it is prepared again.
+    fn find(&self, id: &[u8]) -> Result<Arc<Prepared>, CqlError> {
+        let found = self.prepared.find(id).ok_or_else(|| CqlError::unprepared(id))?;
+        if found.plan.is_current(&self.service) {
+            return Ok(found);
+        }
+        let again = self.prepare(&found.text, found.keyspace.as_deref())?;
+        Ok(self.prepared.keep(again))
+    }
+
+    fn moment(&self) -> Moment {
+        Moment {
+            micros: self.service.now_micros(),
+            chance: Arc::clone(&self.chance),
+            partitioner: self.service.ring_partitioner(),
+        }
+    }
+
+    async fn run(
+        &self,
+        session: &Session,
+        prepared: &Prepared,
+        parameters: &Parameters<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), CqlError> {
+        let bound = prepared.bind(&parameters.values)?;
+        let moment = self.moment();
+        let values = Values::new(&bound, &moment);
+        match &prepared.plan {
+            Plan::Select(select) => {
+                let execution = Execution {
+                    values,
+                    level: read_level(parameters.level, &select.table.keyspace, &self.service)?,
+                    page_size: parameters.page_size,
+                    paging_state: parameters.paging_state,
+                };
+                self.select(select, &execution, (prepared, parameters), reply).await
+            }
+            Plan::Modify(plan) => {
+                let item = Item { plan, values };
+                self.write(&[item], parameters.timestamp, parameters.level, WriteType::Simple)
+                    .await?;
+                reply.void();
+                Ok(())
+            }
+            Plan::Batch { statements, timestamp, kind } => {
+                let mut own = parameters.timestamp;
+                if let Some(timestamp) = timestamp {
+                    own = super::modify::timestamp(timestamp, &values)?.or(own);
+                }
+                let items: Vec<Item<'_>> =
+                    statements.iter().map(|plan| Item { plan, values }).collect();
+                self.write(&items, own, parameters.level, write_type(*kind)).await?;
+                reply.void();
+                Ok(())
+            }
+            Plan::Use(keyspace) => {
+                if !self.service.schema().has_keyspace(keyspace)
+                    && !self.system.has_keyspace(keyspace)
+                {
+                    return Err(CqlError::invalid(format!("Keyspace '{keyspace}' does not exist")));
+                }
+                session.use_keyspace(keyspace);
+                reply.keyspace(keyspace);
+                Ok(())
+            }
+            Plan::Truncate(table) => Err(self.refuse_change(table, session)),
+            Plan::Schema(statement) => Err(self.refuse_schema(statement, session)),
+        }
+    }
+
+    async fn select(
+        &self,
+        select: &SelectPlan,
+        execution: &Execution<'_>,
+        (prepared, parameters): (&Prepared, &Parameters<'_>),
+        reply: &mut Reply<'_>,
+    ) -> Result<(), CqlError> {
+        let context = self.service.request();
+        let columns = prepared.result(reply.version());
+        let rows = reply.rows(columns, parameters.skips_metadata);
+        if select.table.stored().is_none() {
+            let table = (&*select.table.keyspace, &*select.table.name);
+            let all = self.system.rows(table, &self.service, execution.values.moment);
+            return select.execute_on(&all, execution, &context, rows);
+        }
+        let done = select.execute(&self.service, execution, &context, rows).await;
+        done.map_err(|error| error.at_level(parameters.level))
+    }
+
+    async fn batch(
+        &self,
+        session: &Session,
+        batch: &Batch<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), CqlError> {
+        if batch.kind == BatchKind::Counter {
+            return Err(CqlError::unsupported("counters"));
+        }
+        let keyspace = session.keyspace();
+        let moment = self.moment();
+        let mut statements = Vec::with_capacity(batch.statements.len());
+        for (statement, values) in &batch.statements {
+            let prepared = match statement {
+                BatchStatement::Text(text) => Arc::new(self.prepare(text, keyspace.as_deref())?),
+                BatchStatement::Prepared(id) => self.find(id)?,
+            };
+            prepared.check_count(values.len())?;
+            statements.push((prepared, values));
+        }
+        let items =
+            statements.iter().map(|(prepared, values): &(Arc<Prepared>, &Few<Value<'_>>)| {
+                match &prepared.plan {
+                    Plan::Modify(plan) => Ok(Item { plan, values: Values::new(values, &moment) }),
+                    _ => Err(CqlError::invalid(
+                        "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are \
+                     allowed.",
+                    )),
+                }
+            });
+        let items: Vec<Item<'_>> = items.collect::<Result<_, CqlError>>()?;
+        self.write(&items, batch.timestamp, batch.level, write_type(batch.kind)).await?;
+        reply.void();
+        Ok(())
+    }
+
+    /// Applies changes; those of one row key are atomic.
+    async fn write(
+        &self,
+        items: &[Item<'_>],
+        timestamp: Option<i64>,
+        level: Level,
+        kind: WriteType,
+    ) -> Result<(), CqlError> {
+        let Some(first) = items.first() else { return Ok(()) };
+        let consistency = write_level(level, &first.plan.table.keyspace, &self.service)?;
+        let stamp = Stamp {
+            timestamp: timestamp.unwrap_or(first.values.moment.micros),
+            now: self.service.now_secs(),
+            micros: first.values.moment.micros,
+            chance: &self.chance,
+        };
+        let mutations = batch::mutations(&self.service, items, stamp, consistency).await;
+        let mutations = mutations.map_err(|error| error.at_level(level))?;
+        if mutations.is_empty() {
+            return Ok(());
+        }
+        let written = self.service.write(&mutations, consistency).await;
+        written.map_err(|error| CqlError::of_write(error, level, kind))
+    }
+
+    /// The refusal to empty a table.
+    fn refuse_change(&self, name: &QualifiedName, session: &Session) -> CqlError {
+        let keyspace = session.keyspace();
+        let found =
+            super::tables::TableRef::find(name, keyspace.as_deref(), (&self.service, &self.system));
+        match found {
+            Ok(table) => configured(&format!("table {}.{}", table.keyspace, table.name)),
+            Err(error) => error,
+        }
+    }
+
+    /// The refusal to change the schema, which is that of the configuration.
+    fn refuse_schema(&self, statement: &SchemaStatement, session: &Session) -> CqlError {
+        match statement {
+            SchemaStatement::AlterTable(name, _)
+            | SchemaStatement::DropTable { table: name, .. } => self.refuse_change(name, session),
+            SchemaStatement::AlterKeyspace { name, .. }
+            | SchemaStatement::DropKeyspace { name, .. }
+                if self.service.schema().has_keyspace(name) =>
+            {
+                configured(&format!("keyspace {name}"))
+            }
+            _ => CqlError::invalid(
+                "The schema is that of storage-conf.xml: add the keyspace or column family there",
+            ),
+        }
+    }
+}
+
+fn configured(what: &str) -> CqlError {
+    CqlError::invalid(format!("The {what} is defined in storage-conf.xml: change it there"))
+}
+
+fn write_type(kind: BatchKind) -> WriteType {
+    match kind {
+        BatchKind::Logged => WriteType::Batch,
+        BatchKind::Unlogged => WriteType::UnloggedBatch,
+        BatchKind::Counter => WriteType::Counter,
+    }
+}
+
+/// The level of a read of the model.
+fn read_level(
+    level: Level,
+    keyspace: &str,
+    service: &Service,
+) -> Result<ConsistencyLevel, CqlError> {
+    match level {
+        Level::Any | Level::EachQuorum => Err(CqlError::invalid(format!(
+            "{} ConsistencyLevel is only supported for writes",
+            level.name()
+        ))),
+        Level::Serial | Level::LocalSerial => {
+            Err(CqlError::unsupported("lightweight transactions"))
+        }
+        level => Ok(model_level(level, keyspace, service)),
+    }
+}
+
+fn write_level(
+    level: Level,
+    keyspace: &str,
+    service: &Service,
+) -> Result<ConsistencyLevel, CqlError> {
+    match level {
+        Level::Serial | Level::LocalSerial => Err(CqlError::invalid(format!(
+            "{} is not supported as consistency level of a write",
+            level.name()
+        ))),
+        level => Ok(model_level(level, keyspace, service)),
+    }
+}
+
+/// Where replicas are not placed by data centre, all of them are local.
+fn model_level(level: Level, keyspace: &str, service: &Service) -> ConsistencyLevel {
+    match level {
+        Level::Any => ConsistencyLevel::Any,
+        Level::One | Level::LocalOne | Level::Serial | Level::LocalSerial => ConsistencyLevel::One,
+        Level::Two => ConsistencyLevel::Two,
+        Level::Three => ConsistencyLevel::Three,
+        Level::All => ConsistencyLevel::All,
+        Level::LocalQuorum if service.knows_data_centers(keyspace) => ConsistencyLevel::DcQuorum,
+        Level::EachQuorum if service.knows_data_centers(keyspace) => ConsistencyLevel::DcQuorumSync,
+        Level::Quorum | Level::LocalQuorum | Level::EachQuorum => ConsistencyLevel::Quorum,
+    }
+}
+
+/// The change of a statement of a batch.
+pub(super) fn modification(modification: &Modification) -> &QualifiedName {
+    match modification {
+        Modification::Insert(insert) => &insert.table,
+        Modification::Update(update) => &update.table,
+        Modification::Delete(delete) => &delete.table,
     }
 }

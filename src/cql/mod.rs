@@ -10,18 +10,47 @@
 //!   session       state of a connection: its turn, login, keyspace
 //!   events        clients that have registered for events
 //!   execute       statements
+//!     parse, ast  their text, and its meaning without any table
+//!     prepared    plans: statements whose names are looked up
+//!     tables, system, definition    where names lead
+//!     terms, functions, types, collections    values that a statement gives
+//!     restrictions, relations, windows        WHERE: partitions, slices of them, rows to filter
+//!     select, output, selection, rows, paging  reads
+//!     modify, cells, batch                    writes
 //! ```
 
+mod ast;
+mod batch;
+mod cells;
+mod collections;
+mod definition;
 mod error;
 mod events;
 mod execute;
 mod frame;
+mod functions;
+mod modify;
+mod output;
+mod paging;
+mod parse;
+mod prepared;
 mod protocol;
+mod refusals;
+mod relations;
 mod reply;
 mod request;
+mod restrictions;
+mod rows;
+mod select;
+mod selection;
 mod session;
+mod system;
+mod tables;
+mod terms;
 #[cfg(test)]
 mod tests;
+mod types;
+mod windows;
 mod wire;
 
 pub use error::{Answers, CqlError, ErrorKind, WriteType};

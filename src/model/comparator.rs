@@ -4,7 +4,7 @@
 //! embedding program, are found through a [`ComparatorRegistry`]. The empty name is valid in every
 //! type (it is an open slice bound) and sorts before all others.
 
-mod composite;
+pub mod composite;
 mod numbers;
 
 use composite::{Composite, Reversed};

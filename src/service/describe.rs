@@ -1,9 +1,9 @@
 //! Descriptions of the node: keyspaces, ring, splits.
 
 use super::{Service, ServiceError};
-use crate::config::settings::{ColumnFamilySettings, SYSTEM_KEYSPACE};
+use crate::config::settings::{ColumnFamilySettings, KeyspaceSettings, SYSTEM_KEYSPACE};
 use crate::model::schema::ColumnFamilySchema;
-use crate::ring::TokenRange;
+use crate::ring::{Partitioner, ReplicationStrategy, TokenRange, Topology};
 use std::net::IpAddr;
 use std::num::NonZero;
 use tokio::sync::watch;
@@ -11,7 +11,62 @@ use tokio::sync::watch;
 /// A range of the ring, with the nodes that hold it, the owner first.
 type HeldRange = ([String; 2], Vec<IpAddr>);
 
+/// A node of the ring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeView {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its tokens, in the form of the partitioner.
+    pub tokens: Vec<String>,
+    /// Its data centre and rack, as the snitch of the first keyspace names them.
+    pub data_center: String,
+    /// See there.
+    pub rack: String,
+}
+
 impl Service {
+    /// The nodes of the ring, this one among them.
+    pub fn ring_nodes(&self) -> Vec<NodeView> {
+        let ring = self.options.coordinator.ring();
+        ring.members().map(|(_, address)| self.node_view(address)).collect()
+    }
+
+    /// This node.
+    pub fn local_node(&self) -> NodeView {
+        self.node_view(self.options.coordinator.local())
+    }
+
+    fn node_view(&self, address: IpAddr) -> NodeView {
+        let ring = self.options.coordinator.ring();
+        let partitioner = self.options.coordinator.partitioner();
+        let tokens = ring.token(address).map(|token| partitioner.format_token(token));
+        let mut names = self.options.keyspaces.iter().map(|keyspace| keyspace.name.as_str());
+        let placement = names.find_map(|name| self.options.coordinator.placement(name));
+        let topology = placement.map_or(Topology::Octets, |it| it.snitch.topology());
+        NodeView {
+            address,
+            tokens: tokens.into_iter().collect(),
+            data_center: topology.data_center(address).into_owned(),
+            rack: topology.rack(address).into_owned(),
+        }
+    }
+
+    /// From row keys to tokens.
+    pub fn ring_partitioner(&self) -> Partitioner {
+        self.options.coordinator.partitioner()
+    }
+
+    /// The keyspaces as configured.
+    pub fn keyspaces(&self) -> &[KeyspaceSettings] {
+        &self.options.keyspaces
+    }
+
+    /// Whether the replicas of a keyspace are placed by data centre.
+    pub fn knows_data_centers(&self, keyspace: &str) -> bool {
+        let placement = self.options.coordinator.placement(keyspace);
+        placement.is_some_and(|it| matches!(it.strategy, ReplicationStrategy::PerDataCenter(_)))
+    }
+
     /// `ClusterName`.
     pub fn cluster_name(&self) -> &str {
         &self.options.cluster_name

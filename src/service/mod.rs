@@ -24,11 +24,13 @@ pub use checks::{
     ColumnRange, Family, check_key, check_modifiable, check_name, check_super_name, not_super,
     row_key, unknown_keyspace,
 };
+pub use describe::NodeView;
 pub use error::ServiceError;
 pub use login::{Authenticator, Grants, SimpleAuthenticator};
 pub use rows::{RowRanges, RowsByKey, RowsByRange, SMALL_ANSWER_BYTES, cost};
 
-pub use crate::coordinator::{ConsistencyLevel, RowQuery};
+pub use crate::coordinator::{ConsistencyLevel, RowQuery, Scan};
+pub use crate::ring::{Partitioner, RowRange, Token};
 
 use crate::base::clock::Clock;
 use crate::base::context::RequestContext;
@@ -149,6 +151,11 @@ impl Service {
         level: ConsistencyLevel,
     ) -> impl Future<Output = Result<(), ServiceError>> {
         self.options.coordinator.write(mutations, level).err_into()
+    }
+
+    /// Microseconds since the Unix epoch.
+    pub fn now_micros(&self) -> i64 {
+        self.options.clock.now_micros()
     }
 
     /// Seconds since the Unix epoch, by which deletions are dated.

@@ -3,7 +3,7 @@
 
 use super::{Family, Service, ServiceError};
 use crate::base::context::RequestContext;
-use crate::coordinator::{ConsistencyLevel, CoordinatorError, Row, ScanQuery, take_key};
+use crate::coordinator::{ConsistencyLevel, CoordinatorError, Row, Scan, ScanQuery, take_key};
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
@@ -83,6 +83,17 @@ impl Service {
         let partitioner = self.options.coordinator.partitioner();
         let [start, end] = [partitioner.parse_token(start)?, partitioner.parse_token(end)?];
         Ok(RowRanges(TokenRange { start, end }.row_ranges()))
+    }
+
+    /// Reads a slice of each row of a range, some rows at a time.
+    pub fn scan<'a>(
+        &'a self,
+        (family, slice): (FamilyId, &'a Slice),
+        level: ConsistencyLevel,
+        (range, page_rows): (RowRange, usize),
+    ) -> Scan<'a> {
+        let query = ScanQuery { family, slice, level, max_rows: usize::MAX, page_rows };
+        self.options.coordinator.scan(query, vec![range])
     }
 
     /// Whether neighbours on the ring are neighbours in the order of their keys.

@@ -11,6 +11,7 @@
 //! `a, end 0` to `a, end 1` has all names whose first component is `a`.
 
 use super::{CLASS_PREFIX, Comparator, CustomComparator, hex};
+use crate::base::bytes::ByteWriter;
 use std::cmp::Ordering;
 
 /// `ReversedType(T)`: the order of `T` from its end; only the empty name stays the least.
@@ -148,6 +149,38 @@ impl CustomComparator for Composite {
         }
         if rest.is_empty() { shown.join(":") } else { hex(name) }
     }
+}
+
+/// The name of the super column that holds static columns: no composite, and before all others.
+pub const STATIC: &[u8] = &[0xff, 0xff];
+
+/// The name of these components, with this end of the last one: 0, or 0xff and 1 for bounds before
+/// and after all names with this beginning.
+pub fn encode<'a>(components: impl IntoIterator<Item = &'a [u8]>, end: u8) -> Vec<u8> {
+    let mut name = Vec::new();
+    for component in components {
+        name.put_prefixed(component);
+        name.push(0);
+    }
+    if let Some(last) = name.last_mut() {
+        *last = end;
+    }
+    name
+}
+
+/// The components of a name. Ends with `None` where the name is no composite.
+pub fn components(name: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
+    let mut rest = name;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let component = next(&mut rest).ok();
+        if component.is_none() {
+            rest = &[];
+        }
+        Some(component.map(|component| component.value))
+    })
 }
 
 #[cfg(test)]

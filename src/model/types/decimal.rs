@@ -168,7 +168,8 @@ impl Decimal {
     fn without_zeros(self) -> Self {
         let digits = self.unscaled.to_string();
         let zeros = (digits.len() - digits.trim_end_matches('0').len()) as i64;
-        match Self::new(&self.unscaled / power_of_ten(zeros as u64), self.scale as i64 - zeros) {
+        match Self::new(&self.unscaled / power_of_ten(zeros as u64), i64::from(self.scale) - zeros)
+        {
             _ if self.unscaled.sign() == Sign::NoSign => Self::from(BigInt::ZERO),
             shorter => shorter.unwrap_or(self),
         }

@@ -1,0 +1,117 @@
+//! The mutations of one or several changes. Changes of one row key become one mutation, which is
+//! atomic.
+
+use super::error::CqlError;
+use super::modify::{ModificationPlan, Stamp, Targets};
+use super::rows::{Partition, Row};
+use super::terms::Values;
+use super::windows::RowSet;
+use crate::model::cell::Cell;
+use crate::model::key::RowKey;
+use crate::model::mutation::{MutationBuilder, RowMutation};
+use crate::model::schema::FamilyId;
+use crate::model::slice::Slice;
+use crate::service::{ConsistencyLevel, RowQuery, Service};
+use std::collections::BTreeMap;
+
+/// A change with the values of its markers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Item<'i> {
+    pub(super) plan: &'i ModificationPlan,
+    pub(super) values: Values<'i>,
+}
+
+/// A change of one row key.
+struct Part<'i> {
+    item: usize,
+    family: FamilyId,
+    /// Cells of the row that the change depends on.
+    read: Vec<Cell>,
+    targets: &'i Targets<'i>,
+}
+
+/// The mutations of these changes.
+pub(super) async fn mutations(
+    service: &Service,
+    items: &[Item<'_>],
+    stamp: Stamp<'_>,
+    level: ConsistencyLevel,
+) -> Result<Vec<RowMutation>, CqlError> {
+    let targets: Vec<Targets<'_>> =
+        items.iter().map(|item| item.plan.targets(&item.values)).collect::<Result<_, _>>()?;
+    // By keyspace and key, in the order of the statements.
+    let mut rows: BTreeMap<(&str, &RowKey), Vec<Part<'_>>> = BTreeMap::new();
+    for (at, (item, targets)) in items.iter().zip(&targets).enumerate() {
+        let Some((family, _)) = item.plan.table.stored() else { continue };
+        for key in &targets.keys {
+            let read = if item.plan.reads() {
+                read_row(service, item.plan, (key, &targets.rows), level).await?
+            } else {
+                Vec::new()
+            };
+            let part = Part { item: at, family, read, targets };
+            rows.entry((&item.plan.table.keyspace, key)).or_default().push(part);
+        }
+    }
+    let mut mutations = Vec::with_capacity(rows.len());
+    for ((keyspace, key), mut parts) in rows {
+        parts.sort_by_key(|part| part.family);
+        let mut builder = MutationBuilder::new(service.schema(), keyspace, key.as_bytes());
+        let mut family = None;
+        for part in &parts {
+            if family.replace(part.family) != Some(part.family) {
+                builder.family(part.family);
+            }
+            let Item { plan, values } = items[part.item];
+            let own = plan.timestamp(&values)?;
+            let stamp = Stamp { timestamp: own.unwrap_or(stamp.timestamp), ..stamp };
+            let row = present_row(plan, key, &part.read);
+            plan.apply(&mut builder, part.targets, (&values, stamp), row.as_ref())?;
+        }
+        if !builder.is_empty() {
+            mutations.push(builder.finish());
+        }
+    }
+    Ok(mutations)
+}
+
+/// The row of cells that were read.
+fn present_row<'r>(
+    plan: &'r ModificationPlan,
+    key: &'r RowKey,
+    cells: &'r [Cell],
+) -> Option<Row<'r>> {
+    let (_, family) = plan.table.stored()?;
+    let (statics, cells) = cells.split_at(super::select::count_statics(&plan.table.table, cells));
+    let partition = Partition { table: &plan.table.table, family, key, statics, cells };
+    Some(partition.row(0..cells.len()))
+}
+
+async fn read_row(
+    service: &Service,
+    plan: &ModificationPlan,
+    (key, rows): (&RowKey, &RowSet<'_>),
+    level: ConsistencyLevel,
+) -> Result<Vec<Cell>, CqlError> {
+    let Some((id, family)) = plan.table.stored() else { return Ok(Vec::new()) };
+    let table = &plan.table.table;
+    let mut names: Vec<Vec<u8>> = rows.places(table).into_iter().map(|(outer, _)| outer).collect();
+    if names.len() > 1 {
+        return Err(CqlError::invalid(
+            "An element of a list can be changed by its place or value in one row at a time",
+        ));
+    }
+    if !table.statics().is_empty() {
+        names.push(crate::model::comparator::composite::STATIC.to_vec());
+    }
+    names.retain(|name| !name.is_empty());
+    let slice = if table.in_super_name == 0 {
+        Slice::all(None)
+    } else {
+        Slice::names(family, None, names.iter().map(Vec::as_slice))
+    };
+    let mut request = service.request();
+    let query = RowQuery { family: id, key, slice: &slice };
+    let read = service.read(query, level, &mut request);
+    Ok(service.in_time(read).await?.cells.into_vec())
+}

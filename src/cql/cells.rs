@@ -1,0 +1,334 @@
+//! Cells of the rows that a statement changes.
+
+use super::collections;
+use super::error::CqlError;
+use super::modify::{Change, JsonCell, Operation, Stamp};
+use super::rows::{ELEMENT, MARKER, Row, Slot, is_multicell};
+use super::terms::{Value, Values};
+use crate::model::comparator::composite;
+use crate::model::deletion::Deletion;
+use crate::model::mutation::MutationBuilder;
+use crate::model::table::{ColumnKind, Form, Table};
+use crate::model::types::{CqlType, Native};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// The beginning of 2010, in ticks of 100 nanoseconds after the Unix epoch: elements that were
+/// appended to a list have later times.
+const PREPENDED_BEFORE: i64 = 1_262_304_000 * 10_000_000;
+
+/// Names of a super column and a column.
+pub(super) type CellPlace = (Vec<u8>, Vec<u8>);
+
+/// Adds cells to a mutation.
+pub(super) struct CellWriter<'w, 'b> {
+    pub(super) table: &'w Table,
+    pub(super) builder: &'w mut MutationBuilder<'b>,
+    pub(super) stamp: Stamp<'w>,
+    pub(super) deletion: Deletion,
+}
+
+impl CellWriter<'_, '_> {
+    fn put(&mut self, place: (&[u8], &[u8]), value: &[u8]) {
+        self.builder.insert(place, value, self.stamp.timestamp);
+    }
+
+    pub(super) fn mark(&mut self, marks: bool, place: &CellPlace) {
+        if marks {
+            self.put((&place.0, MARKER), b"");
+        }
+    }
+
+    pub(super) fn json(&mut self, place: &CellPlace, cells: &[JsonCell]) -> Result<(), CqlError> {
+        let static_place = (composite::STATIC.to_vec(), Vec::new());
+        let first = self.table.clustering().end;
+        for (column, cell) in cells.iter().enumerate().skip(first) {
+            let JsonCell::Value(value) = cell else { continue };
+            let is_static = self.table.columns[column].kind == ColumnKind::Static;
+            let place = if is_static { &static_place } else { place };
+            self.set(column, place, value.as_deref())?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn operate(
+        &mut self,
+        operation: &Operation,
+        place: &CellPlace,
+        values: &Values<'_>,
+        read: Option<&Row<'_>>,
+    ) -> Result<(), CqlError> {
+        let column = operation.column;
+        match &operation.change {
+            Change::Set(value) => match value.evaluate(values)? {
+                None => Ok(()),
+                Some(value) => self.set(column, place, value.as_deref()),
+            },
+            Change::Clear => self.set(column, place, None),
+            Change::SetField(at, value) => {
+                let Some(value) = value.evaluate(values)? else { return Ok(()) };
+                self.put_element(column, place, &(*at as u16).to_be_bytes(), value.as_deref());
+                Ok(())
+            }
+            Change::ClearField(at) => {
+                self.put_element(column, place, &(*at as u16).to_be_bytes(), None);
+                Ok(())
+            }
+            Change::Append(value) => self.append(column, place, value.evaluate(values)?),
+            Change::Prepend(value) => self.prepend(column, place, value.evaluate(values)?),
+            Change::Remove(value) => self.remove(column, place, value.evaluate(values)?, read),
+            Change::SetElement(at, value) => {
+                let (at, value) = (at.evaluate(values)?, value.evaluate(values)?);
+                let Some(value) = value else { return Ok(()) };
+                self.set_element(column, place, at, value.as_deref(), read)
+            }
+            Change::ClearElement(at) => {
+                let at = at.evaluate(values)?;
+                self.clear_element(column, place, at, read)
+            }
+        }
+    }
+
+    /// Name of the cell of a column, or of an element of it.
+    fn cell_name(&self, column: usize, place: &CellPlace, element: Option<&[u8]>) -> Vec<u8> {
+        if self.table.form == Form::Dense {
+            return place.1.clone();
+        }
+        if self.is_rest(column) {
+            return element.unwrap_or_default().to_vec();
+        }
+        let mut name = self.table.columns[column].cell_name.to_vec();
+        if let Some(element) = element {
+            name.push(ELEMENT);
+            name.extend_from_slice(element);
+        }
+        name
+    }
+
+    /// Whether a column is that of the cells that have no column.
+    fn is_rest(&self, column: usize) -> bool {
+        matches!(self.table.form, Form::Sparse { has_rest: true, .. })
+            && column + 1 == self.table.columns.len()
+    }
+
+    /// Sets or deletes a column as a whole.
+    fn set(
+        &mut self,
+        column: usize,
+        place: &CellPlace,
+        value: Option<&[u8]>,
+    ) -> Result<(), CqlError> {
+        let name = self.cell_name(column, place, None);
+        if !is_multicell(self.table, column) {
+            match value {
+                Some(value) => self.put((&place.0, &name), value),
+                None => {
+                    self.builder.delete_column((&place.0, &name), self.deletion);
+                }
+            }
+            return Ok(());
+        }
+        if self.is_rest(column) {
+            let name = &self.table.columns[column].name;
+            return Err(CqlError::invalid(format!(
+                "{name} holds the columns that are not declared: change its elements one by one"
+            )));
+        }
+        // What is inserted by the same statement must stay.
+        let before = Deletion::at(self.stamp.timestamp.saturating_sub(1), self.stamp.now);
+        let deletion = if value.is_some() { before } else { self.deletion };
+        let _ = deletion;
+        self.append(column, place, Some(value.map(Cow::Borrowed)))
+    }
+
+    fn put_element(
+        &mut self,
+        column: usize,
+        place: &CellPlace,
+        element: &[u8],
+        value: Option<&[u8]>,
+    ) {
+        let name = self.cell_name(column, place, Some(element));
+        match value {
+            Some(value) => self.put((&place.0, &name), value),
+            None => {
+                self.builder.delete_column((&place.0, &name), self.deletion);
+            }
+        }
+    }
+
+    /// Adds elements at the end.
+    fn append(
+        &mut self,
+        column: usize,
+        place: &CellPlace,
+        value: Option<Value<'_>>,
+    ) -> Result<(), CqlError> {
+        let Some(Some(value)) = value else { return Ok(()) };
+        let of_type = self.table.columns[column].of_type.clone();
+        if let CqlType::User(_) = of_type {
+            let fields = collections::fields(&value)?;
+            for (at, field) in fields.iter().enumerate() {
+                if field.is_some() {
+                    self.put_element(column, place, &(at as u16).to_be_bytes(), *field);
+                }
+            }
+            return Ok(());
+        }
+        let elements = collections::elements(&self.table.columns[column].of_type, &value)?;
+        match of_type {
+            CqlType::Set(_) => {
+                for element in elements {
+                    self.put_element(column, place, element, Some(b""));
+                }
+            }
+            CqlType::Map(_) => {
+                for pair in elements.chunks_exact(2) {
+                    self.put_element(column, place, pair[0], Some(pair[1]));
+                }
+            }
+            _ => {
+                let first = self.stamp.chance.list_ticks(self.stamp.micros, elements.len());
+                for (tick, element) in (first..).zip(elements) {
+                    let name = self.stamp.chance.uuid_at(tick);
+                    self.put_element(column, place, name.as_bytes(), Some(element));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds elements at the beginning of a list: at times as long before 2010 as now is after it.
+    fn prepend(
+        &mut self,
+        column: usize,
+        place: &CellPlace,
+        value: Option<Value<'_>>,
+    ) -> Result<(), CqlError> {
+        let Some(Some(value)) = value else { return Ok(()) };
+        let elements = collections::elements(&self.table.columns[column].of_type, &value)?;
+        let first = self.stamp.chance.list_ticks(self.stamp.micros, elements.len());
+        for (tick, element) in (first..).zip(elements.into_iter().rev()) {
+            let name = self.stamp.chance.uuid_at(2 * PREPENDED_BEFORE - tick);
+            self.put_element(column, place, name.as_bytes(), Some(element));
+        }
+        Ok(())
+    }
+
+    fn remove(
+        &mut self,
+        column: usize,
+        place: &CellPlace,
+        value: Option<Value<'_>>,
+        read: Option<&Row<'_>>,
+    ) -> Result<(), CqlError> {
+        let Some(Some(value)) = value else { return Ok(()) };
+        let of_type = match &self.table.columns[column].of_type {
+            CqlType::Map(inner) => CqlType::Set(Arc::new(inner.0.clone())),
+            other => other.clone(),
+        };
+        let elements = collections::elements(&of_type, &value)?;
+        if let CqlType::List(inner) = &self.table.columns[column].of_type {
+            let cell_name = self.table.columns[column].cell_name.clone();
+            let named: Vec<Vec<u8>> = list_cells(self.table, column, read)
+                .filter(|(_, value)| elements.iter().any(|it| inner.compare(it, value).is_eq()))
+                .map(|(name, _)| name.get(cell_name.len() + 1..).unwrap_or_default().to_vec())
+                .collect();
+            for name in named {
+                self.put_element(column, place, &name, None);
+            }
+            return Ok(());
+        }
+        for element in elements {
+            self.put_element(column, place, element, None);
+        }
+        Ok(())
+    }
+
+    fn set_element(
+        &mut self,
+        column: usize,
+        place: &CellPlace,
+        at: Option<Value<'_>>,
+        value: Option<&[u8]>,
+        read: Option<&Row<'_>>,
+    ) -> Result<(), CqlError> {
+        let column_type = &self.table.columns[column].of_type;
+        let element = match column_type {
+            CqlType::List(_) => self.list_element(column, at, read)?,
+            _ => match at {
+                Some(Some(key)) => key.into_owned(),
+                Some(None) => return Err(CqlError::invalid("Invalid null map key")),
+                None => return Err(CqlError::invalid("Invalid unset map key")),
+            },
+        };
+        self.put_element(column, place, &element, value);
+        Ok(())
+    }
+
+    fn clear_element(
+        &mut self,
+        column: usize,
+        place: &CellPlace,
+        at: Option<Value<'_>>,
+        read: Option<&Row<'_>>,
+    ) -> Result<(), CqlError> {
+        let element = match &self.table.columns[column].of_type {
+            CqlType::List(_) => self.list_element(column, at, read)?,
+            of_type => {
+                let Some(Some(key)) = at else {
+                    let what = if matches!(of_type, CqlType::Map(_)) { "map" } else { "set" };
+                    return Err(CqlError::invalid(format!("Invalid null {what} key")));
+                };
+                key.into_owned()
+            }
+        };
+        self.put_element(column, place, &element, None);
+        Ok(())
+    }
+
+    /// The name of the element of a list at an index.
+    fn list_element(
+        &self,
+        column: usize,
+        at: Option<Value<'_>>,
+        read: Option<&Row<'_>>,
+    ) -> Result<Vec<u8>, CqlError> {
+        let at = match at {
+            Some(Some(at)) => at.first_chunk().map_or(0, |bytes| i32::from_be_bytes(*bytes)),
+            Some(None) => return Err(CqlError::invalid("Invalid null value for list index")),
+            None => return Err(CqlError::invalid("Invalid unset value for list index")),
+        };
+        let count = list_cells(self.table, column, read).count();
+        if count == 0 {
+            let why = "Attempted to set an element on a list which is null";
+            return Err(CqlError::invalid(why));
+        }
+        let found =
+            usize::try_from(at).ok().and_then(|at| list_cells(self.table, column, read).nth(at));
+        let prefix = self.table.columns[column].cell_name.len() + 1;
+        match found {
+            Some((name, _)) => Ok(name.get(prefix..).unwrap_or_default().to_vec()),
+            None => Err(CqlError::invalid(format!(
+                "List index {at} out of bound, list has size {count}"
+            ))),
+        }
+    }
+}
+
+/// Names and values of the cells of a list, in its order.
+fn list_cells<'r>(
+    table: &Table,
+    column: usize,
+    read: Option<&'r Row<'_>>,
+) -> impl Iterator<Item = (&'r [u8], &'r [u8])> {
+    let prefix = &table.columns[column].cell_name;
+    let mut cells: Vec<(&[u8], &[u8])> = match read.and_then(|row| row.slots.get(column)) {
+        Some(Slot::Cells(cells)) => cells.iter().map(|it| (it.name(), it.value())).collect(),
+        _ => Vec::new(),
+    };
+    let time = CqlType::Native(Native::Timeuuid);
+    let element = |name: &'r [u8]| name.get(prefix.len() + 1..).unwrap_or_default();
+    cells.sort_by(|a, b| time.compare(element(a.0), element(b.0)));
+    cells.into_iter()
+}

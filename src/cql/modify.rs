@@ -1,0 +1,641 @@
+//! INSERT, UPDATE and DELETE.
+
+use super::ast::{
+    Assigned, Delete, Insert, InsertValues, Modification, Object, Operator, Relation, Subject,
+    Target, TargetPart, Term, Update, Using,
+};
+use super::cells::CellWriter;
+use super::error::CqlError;
+use super::functions::Chance;
+use super::relations::Named;
+use super::restrictions::{Keys, Purpose, Restrictions};
+use super::rows::Row;
+use super::tables::TableRef;
+use super::terms::{Expression, Receiver, Typing, Values};
+use super::windows::RowSet;
+use crate::model::comparator::composite;
+use crate::model::deletion::Deletion;
+use crate::model::key::RowKey;
+use crate::model::mutation::MutationBuilder;
+use crate::model::table::{ColumnKind, Form};
+use crate::model::types::{self, CqlType, Native};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Longest time to live, in seconds: twenty years.
+const MAX_TTL: i32 = 20 * 365 * 24 * 3600;
+
+/// A statement that changes rows, with its names looked up.
+#[derive(Debug)]
+pub(super) struct ModificationPlan {
+    pub(super) table: TableRef,
+    restrictions: Restrictions,
+    operations: Vec<Operation>,
+    /// Whether rows exist from now on even without a value.
+    marks: bool,
+    /// Whether it deletes rows as a whole.
+    deletes_rows: bool,
+    timestamp: Option<Expression>,
+    ttl: Option<Expression>,
+    /// The document of INSERT JSON, and whether columns that it lacks stay as they are.
+    json: Option<(Expression, bool)>,
+}
+
+/// A change of one column.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub(super) column: usize,
+    pub(super) change: Change,
+}
+
+/// Kind of a change.
+#[derive(Debug)]
+pub(super) enum Change {
+    Set(Expression),
+    SetElement(Expression, Expression),
+    SetField(usize, Expression),
+    Append(Expression),
+    Prepend(Expression),
+    Remove(Expression),
+    Clear,
+    ClearElement(Expression),
+    ClearField(usize),
+}
+
+/// The present of a change.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stamp<'s> {
+    pub(super) timestamp: i64,
+    /// Seconds since the Unix epoch, and microseconds.
+    pub(super) now: i32,
+    pub(super) micros: i64,
+    pub(super) chance: &'s Chance,
+}
+
+impl ModificationPlan {
+    /// Looks up the names of a statement.
+    pub(super) fn new(
+        modification: &Modification,
+        table: TableRef,
+        typing: &mut Typing<'_>,
+    ) -> Result<Self, CqlError> {
+        table.check_writable()?;
+        if is_conditional(modification) {
+            return Err(CqlError::unsupported("lightweight transactions (IF)"));
+        }
+        match modification {
+            Modification::Insert(insert) => Self::insert(insert, table, typing),
+            Modification::Update(update) => Self::update(update, table, typing),
+            Modification::Delete(delete) => Self::delete(delete, table, typing),
+        }
+    }
+
+    fn insert(insert: &Insert, table: TableRef, typing: &mut Typing<'_>) -> Result<Self, CqlError> {
+        let named = table.named();
+        let (columns, terms, json) = match &insert.values {
+            InsertValues::Columns(columns, terms) => (columns.clone(), terms.clone(), None),
+            InsertValues::Json { document, default_unset } => {
+                let receiver = named.receiver("[json]", CqlType::Native(Native::Text));
+                let document = Expression::new(document, &receiver, typing)?;
+                (Vec::new(), Vec::new(), Some((document, *default_unset)))
+            }
+        };
+        if columns.len() != terms.len() {
+            return Err(CqlError::invalid("Unmatched column names/values"));
+        }
+        let mut relations = Vec::new();
+        let mut operations = Vec::new();
+        let clustering_end = named.table.clustering().end;
+        let mut only_static = true;
+        for (at, (name, term)) in columns.iter().zip(terms).enumerate() {
+            if columns[..at].contains(name) {
+                let why = format!("The column names contains duplicates: {name}");
+                return Err(CqlError::invalid(why));
+            }
+            let column = named.column(name)?;
+            if column < clustering_end {
+                only_static &= column < named.table.key_length();
+                relations.push(Relation {
+                    subject: Subject::Column(name.clone()),
+                    operator: Operator::Equal,
+                    object: Object::Term(term),
+                });
+                continue;
+            }
+            only_static &= named.table.columns[column].kind == ColumnKind::Static;
+            let value = Expression::new(&term, &named.of_column(column), typing)?;
+            operations.push(Operation { column, change: Change::Set(value) });
+        }
+        if json.is_some() {
+            relations.clear();
+        } else {
+            for column in 0..named.table.key_length() {
+                let name = &named.table.columns[column].name;
+                if !columns.contains(name) {
+                    return Err(CqlError::invalid(format!(
+                        "Some partition key parts are missing: {name}"
+                    )));
+                }
+            }
+        }
+        let restrictions = match json {
+            Some(_) => Restrictions::default(),
+            None => Restrictions::new(&relations, &named, Purpose::Update, typing)?,
+        };
+        only_static &= !operations.is_empty();
+        if json.is_none() && !only_static {
+            check_clustering(&restrictions, &named)?;
+        }
+        check_dense(&operations, &named, json.is_some())?;
+        let has_markers = matches!(named.table.form, Form::Sparse { has_markers: true, .. });
+        let (timestamp, ttl) = using(&insert.using, &named, typing)?;
+        Ok(Self {
+            restrictions,
+            operations,
+            marks: has_markers && !only_static,
+            deletes_rows: false,
+            timestamp,
+            ttl,
+            json,
+            table,
+        })
+    }
+
+    fn update(update: &Update, table: TableRef, typing: &mut Typing<'_>) -> Result<Self, CqlError> {
+        let named = table.named();
+        let operations = update.assignments.iter().map(|(target, assigned)| {
+            let column = assignable(target, &named)?;
+            let change = change(column, target, assigned, &named, typing)?;
+            Ok(Operation { column, change })
+        });
+        let operations: Vec<Operation> = operations.collect::<Result<_, CqlError>>()?;
+        let restrictions = Restrictions::new(&update.relations, &named, Purpose::Update, typing)?;
+        let only_static =
+            operations.iter().all(|it| named.table.columns[it.column].kind == ColumnKind::Static);
+        if !only_static {
+            check_clustering(&restrictions, &named)?;
+        } else if restrictions.restricts_rows() {
+            let missing = restrictions.missing_clustering(named.table);
+            if !missing.is_empty() {
+                return Err(CqlError::invalid(
+                    "Invalid restrictions on clustering columns since the UPDATE statement \
+                     modifies only static columns",
+                ));
+            }
+        }
+        let (timestamp, ttl) = using(&update.using, &named, typing)?;
+        Ok(Self {
+            restrictions,
+            operations,
+            marks: false,
+            deletes_rows: false,
+            timestamp,
+            ttl,
+            json: None,
+            table,
+        })
+    }
+
+    fn delete(delete: &Delete, table: TableRef, typing: &mut Typing<'_>) -> Result<Self, CqlError> {
+        let named = table.named();
+        let operations = delete.targets.iter().map(|target| {
+            let column = deletable(target, &named)?;
+            let receiver = named.of_column(column);
+            let change = match &target.part {
+                None => Change::Clear,
+                Some(TargetPart::Element(term)) => Change::ClearElement(Expression::new(
+                    term,
+                    &element_receiver(&receiver, "deletion")?,
+                    typing,
+                )?),
+                Some(TargetPart::Field(field)) => {
+                    Change::ClearField(field_number(&receiver, field)?)
+                }
+            };
+            Ok(Operation { column, change })
+        });
+        let operations: Vec<Operation> = operations.collect::<Result<_, CqlError>>()?;
+        let restrictions = Restrictions::new(&delete.relations, &named, Purpose::Delete, typing)?;
+        let deletes_rows = operations.is_empty();
+        let regular =
+            operations.iter().find(|it| named.table.columns[it.column].kind == ColumnKind::Regular);
+        if let Some(operation) = regular
+            && !restrictions.names_rows(named.table)
+        {
+            let name = &named.table.columns[operation.column].name;
+            return Err(match restrictions.missing_clustering(named.table).first() {
+                Some(_) if restrictions.restricts_slice() => {
+                    CqlError::invalid("Range deletions are not supported for specific columns")
+                }
+                Some(missing) => CqlError::invalid(format!(
+                    "Primary key column '{missing}' must be specified in order to delete column \
+                     '{name}'"
+                )),
+                None => CqlError::invalid("Range deletions are not supported for specific columns"),
+            });
+        }
+        if regular.is_none() && !operations.is_empty() && restrictions.restricts_rows() {
+            return Err(CqlError::invalid(
+                "Invalid restrictions on clustering columns since the DELETE statement modifies \
+                 only static columns",
+            ));
+        }
+        let (timestamp, ttl) = using(&delete.using, &named, typing)?;
+        Ok(Self {
+            restrictions,
+            operations,
+            marks: false,
+            deletes_rows,
+            timestamp,
+            ttl,
+            json: None,
+            table,
+        })
+    }
+
+    /// Markers that give the partition key, in the order of its columns.
+    pub(super) fn key_markers(&self) -> Option<Vec<u16>> {
+        self.restrictions.key_markers()
+    }
+
+    /// Whether the statement has a timestamp of its own.
+    pub(super) fn has_timestamp(&self) -> bool {
+        self.timestamp.is_some()
+    }
+
+    /// Whether a list has to be read, since an element is named by its place or value.
+    pub(super) fn reads(&self) -> bool {
+        self.operations.iter().any(|operation| {
+            let of_type = &self.table.table.columns[operation.column].of_type;
+            matches!(of_type, CqlType::List(_))
+                && matches!(
+                    operation.change,
+                    Change::SetElement(..) | Change::ClearElement(_) | Change::Remove(_)
+                )
+        })
+    }
+
+    /// The rows to change.
+    pub(super) fn targets<'v>(&'v self, values: &'v Values<'v>) -> Result<Targets<'v>, CqlError> {
+        let table = &*self.table.table;
+        if let Some((document, default_unset)) = &self.json {
+            return self.json_targets(document, *default_unset, values);
+        }
+        let keys = match self.restrictions.keys(table, values)? {
+            Keys::Several(keys) => keys,
+            Keys::Tokens(..) => Vec::new(),
+        };
+        let rows = self.restrictions.rows(table, values)?;
+        Ok(Targets { keys, rows, json: None })
+    }
+
+    fn json_targets<'v>(
+        &'v self,
+        document: &'v Expression,
+        default_unset: bool,
+        values: &'v Values<'v>,
+    ) -> Result<Targets<'v>, CqlError> {
+        let table = &*self.table.table;
+        let text = document.evaluate(values)?.flatten();
+        let text = text.ok_or_else(|| CqlError::invalid("Got null for INSERT JSON values"))?;
+        let text = String::from_utf8_lossy(&text);
+        let wrong = |error: types::InvalidJson| CqlError::invalid(error.to_string());
+        let mut cells = vec![JsonCell::Absent; table.columns.len()];
+        for (own, json) in types::document(&text).map_err(wrong)? {
+            let Some(column) = table.column(&own) else {
+                let why = format!("JSON values map contains unrecognized column: {own}");
+                return Err(CqlError::invalid(why));
+            };
+            let bytes = table.columns[column].of_type.from_json(json).map_err(|error| {
+                CqlError::invalid(format!("Error decoding JSON value for {own}: {error}"))
+            })?;
+            cells[column] = JsonCell::Value(bytes);
+        }
+        if !default_unset {
+            for cell in &mut cells {
+                if *cell == JsonCell::Absent {
+                    *cell = JsonCell::Value(None);
+                }
+            }
+        }
+        let part = |column: usize| {
+            if let JsonCell::Value(Some(bytes)) = &cells[column] {
+                return Ok(bytes.clone());
+            }
+            let name = &table.columns[column].name;
+            Err(CqlError::invalid(format!("Invalid null value in condition for column {name}")))
+        };
+        let key: Vec<Vec<u8>> =
+            (0..table.key_length()).map(part).collect::<Result<_, CqlError>>()?;
+        let key: Vec<&[u8]> = key.iter().map(Vec::as_slice).collect();
+        let keys = vec![super::restrictions::row_key(&key)?];
+        let row: Vec<Cow<'_, [u8]>> = table
+            .clustering()
+            .map(|column| part(column).map(Cow::Owned))
+            .collect::<Result<_, CqlError>>()?;
+        Ok(Targets { keys, rows: RowSet::one(table, row), json: Some(cells) })
+    }
+
+    /// The timestamp of the change.
+    pub(super) fn timestamp(&self, values: &Values<'_>) -> Result<Option<i64>, CqlError> {
+        self.timestamp.as_ref().map_or(Ok(None), |term| timestamp(term, values))
+    }
+
+    /// Values cannot expire yet: only a time to live of zero is taken.
+    fn check_ttl(&self, values: &Values<'_>) -> Result<(), CqlError> {
+        let ttl = match &self.ttl {
+            None => self.table.table.default_ttl,
+            Some(ttl) => match ttl.evaluate(values)? {
+                None => self.table.table.default_ttl,
+                Some(None) => 0,
+                Some(Some(value)) => {
+                    value.first_chunk().map_or(0, |bytes| i32::from_be_bytes(*bytes))
+                }
+            },
+        };
+        if ttl < 0 {
+            let why = format!("A TTL must be greater or equal to 0, but was {ttl}");
+            return Err(CqlError::invalid(why));
+        }
+        if ttl > MAX_TTL {
+            let why = format!("ttl is too large. requested ({ttl}) maximum ({MAX_TTL})");
+            return Err(CqlError::invalid(why));
+        }
+        if ttl > 0 {
+            return Err(CqlError::unsupported("TTL"));
+        }
+        Ok(())
+    }
+
+    /// Adds the change of one row key to a mutation, whose family has been begun. `read` is the
+    /// present row, if the statement [reads](Self::reads).
+    pub(super) fn apply(
+        &self,
+        builder: &mut MutationBuilder<'_>,
+        targets: &Targets<'_>,
+        (values, stamp): (&Values<'_>, Stamp<'_>),
+        read: Option<&Row<'_>>,
+    ) -> Result<(), CqlError> {
+        let table = &*self.table.table;
+        let deletion = Deletion::at(stamp.timestamp, stamp.now);
+        if self.deletes_rows {
+            targets.rows.delete(table, deletion, builder)?;
+            return Ok(());
+        }
+        self.check_ttl(values)?;
+        let mut writer = CellWriter { table, builder, stamp, deletion };
+        let places = targets.rows.places(table);
+        if let Some(json) = &targets.json {
+            for place in &places {
+                writer.mark(self.marks, place);
+                writer.json(place, json)?;
+            }
+            return Ok(());
+        }
+        for place in &places {
+            writer.mark(self.marks, place);
+        }
+        for operation in &self.operations {
+            let is_static = table.columns[operation.column].kind == ColumnKind::Static;
+            let static_place = [(composite::STATIC.to_vec(), Vec::new())];
+            let places = if is_static { &static_place[..] } else { &places[..] };
+            for place in places {
+                writer.operate(operation, place, values, read)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_conditional(modification: &Modification) -> bool {
+    match modification {
+        Modification::Insert(insert) => insert.if_not_exists,
+        Modification::Update(update) => update.condition.is_some(),
+        Modification::Delete(delete) => delete.condition.is_some(),
+    }
+}
+
+/// The value of USING TIMESTAMP.
+pub(super) fn timestamp(term: &Expression, values: &Values<'_>) -> Result<Option<i64>, CqlError> {
+    let Some(value) = term.evaluate(values)? else { return Ok(None) };
+    let value = value.ok_or_else(|| CqlError::invalid("Invalid null value of timestamp"))?;
+    let timestamp = value.first_chunk().map_or(0, |bytes| i64::from_be_bytes(*bytes));
+    if timestamp == i64::MIN {
+        let why = "Out of bound timestamp, must be greater than the least 64-bit number";
+        return Err(CqlError::invalid(why));
+    }
+    Ok(Some(timestamp))
+}
+
+/// USING TIMESTAMP of a batch.
+pub(super) fn batch_timestamp(
+    using: &Using,
+    typing: &mut Typing<'_>,
+) -> Result<Option<Expression>, CqlError> {
+    let receiver = Receiver {
+        keyspace: Arc::from(""),
+        table: Arc::from(""),
+        name: "[timestamp]".to_owned(),
+        of_type: CqlType::Native(Native::Bigint),
+    };
+    using.timestamp.as_ref().map(|term| Expression::new(term, &receiver, typing)).transpose()
+}
+
+/// Rows to change.
+#[derive(Debug)]
+pub(super) struct Targets<'v> {
+    pub(super) keys: Vec<RowKey>,
+    pub(super) rows: RowSet<'v>,
+    json: Option<Vec<JsonCell>>,
+}
+
+/// A column of INSERT JSON.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum JsonCell {
+    /// Not in the document: the column stays as it is.
+    Absent,
+    Value(Option<Vec<u8>>),
+}
+
+fn check_clustering(restrictions: &Restrictions, named: &Named<'_>) -> Result<(), CqlError> {
+    let missing = restrictions.missing_clustering(named.table);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(CqlError::invalid(format!("Some clustering keys are missing: {}", missing.join(", "))))
+}
+
+/// A row of a dense table is its value.
+fn check_dense(operations: &[Operation], named: &Named<'_>, is_json: bool) -> Result<(), CqlError> {
+    if named.table.form == Form::Dense && operations.is_empty() && !is_json {
+        let value = &named.table.columns[named.table.regular().start].name;
+        return Err(CqlError::invalid(format!(
+            "Column {value} is mandatory for this COMPACT STORAGE table"
+        )));
+    }
+    Ok(())
+}
+
+fn using(
+    using: &Using,
+    named: &Named<'_>,
+    typing: &mut Typing<'_>,
+) -> Result<(Option<Expression>, Option<Expression>), CqlError> {
+    let mut number = |term: &Option<Term>, name: &str, native| {
+        let receiver = named.receiver(name, CqlType::Native(native));
+        term.as_ref().map(|term| Expression::new(term, &receiver, typing)).transpose()
+    };
+    Ok((
+        number(&using.timestamp, "[timestamp]", Native::Bigint)?,
+        number(&using.ttl, "[ttl]", Native::Int)?,
+    ))
+}
+
+fn assignable(target: &Target, named: &Named<'_>) -> Result<usize, CqlError> {
+    let column = named.column(&target.column)?;
+    if column < named.table.clustering().end {
+        return Err(CqlError::invalid(format!(
+            "PRIMARY KEY part {} found in SET part",
+            target.column
+        )));
+    }
+    Ok(column)
+}
+
+fn deletable(target: &Target, named: &Named<'_>) -> Result<usize, CqlError> {
+    let column = named.column(&target.column)?;
+    if column < named.table.clustering().end {
+        return Err(CqlError::invalid(format!(
+            "Invalid identifier {} for deletion (should not be a PRIMARY KEY part)",
+            target.column
+        )));
+    }
+    Ok(column)
+}
+
+fn field_number(receiver: &Receiver, field: &str) -> Result<usize, CqlError> {
+    let refuse = || {
+        CqlError::invalid(format!(
+            "Invalid field update/deletion operation for non-UDT column {}",
+            receiver.name
+        ))
+    };
+    let CqlType::User(user) = &receiver.of_type else {
+        if let CqlType::Frozen(_) = &receiver.of_type {
+            return Err(CqlError::invalid(format!(
+                "Invalid operation for frozen UDT column {}",
+                receiver.name
+            )));
+        }
+        return Err(refuse());
+    };
+    user.fields.iter().position(|(name, _)| name == field).ok_or_else(|| {
+        CqlError::invalid(format!(
+            "UDT column {} does not have a field named {field}",
+            receiver.name
+        ))
+    })
+}
+
+/// The receiver of the key of an element.
+fn element_receiver(receiver: &Receiver, action: &str) -> Result<Receiver, CqlError> {
+    let name = &receiver.name;
+    match &receiver.of_type {
+        CqlType::List(_) => Ok(receiver.part(format!("idx({name})"), CqlType::Native(Native::Int))),
+        CqlType::Set(inner) if action == "deletion" => {
+            Ok(receiver.part(format!("value({name})"), (**inner).clone()))
+        }
+        CqlType::Map(inner) => Ok(receiver.part(format!("key({name})"), inner.0.clone())),
+        CqlType::Set(_) => Err(CqlError::invalid(format!(
+            "Invalid operation ({name}[...] = ...) for set column {name}"
+        ))),
+        CqlType::Frozen(_) => Err(CqlError::invalid(format!(
+            "Invalid {action} operation for frozen collection column {name}"
+        ))),
+        _ => Err(CqlError::invalid(format!(
+            "Invalid {action} operation for non collection column {name}"
+        ))),
+    }
+}
+
+fn change(
+    column: usize,
+    target: &Target,
+    assigned: &Assigned,
+    named: &Named<'_>,
+    typing: &mut Typing<'_>,
+) -> Result<Change, CqlError> {
+    let receiver = named.of_column(column);
+    let name = &receiver.name;
+    let (term, make): (&Term, fn(Expression) -> Change) = match (assigned, &target.part) {
+        (Assigned::Value(term), None) => (term, Change::Set),
+        (Assigned::Value(term), Some(TargetPart::Element(at))) => {
+            let at = Expression::new(at, &element_receiver(&receiver, "set")?, typing)?;
+            let value_type = match &receiver.of_type {
+                CqlType::List(inner) => (**inner).clone(),
+                CqlType::Map(inner) => inner.1.clone(),
+                other => other.clone(),
+            };
+            let value = receiver.part(format!("value({name})"), value_type);
+            return Ok(Change::SetElement(at, Expression::new(term, &value, typing)?));
+        }
+        (Assigned::Value(term), Some(TargetPart::Field(field))) => {
+            let at = field_number(&receiver, field)?;
+            let CqlType::User(user) = &receiver.of_type else { return Ok(Change::ClearField(at)) };
+            let value = receiver.part(format!("{name}.{field}"), user.fields[at].1.clone());
+            return Ok(Change::SetField(at, Expression::new(term, &value, typing)?));
+        }
+        (Assigned::Append(term), None) => (term, Change::Append),
+        (Assigned::Prepend(term), None) => (term, Change::Prepend),
+        (Assigned::Remove(term), None) => (term, Change::Remove),
+        (_, Some(_)) => {
+            let why = format!("Invalid operation for column {name}: only = is for a part of it");
+            return Err(CqlError::invalid(why));
+        }
+    };
+    let receiver = operand(receiver, assigned)?;
+    Ok(make(Expression::new(term, &receiver, typing)?))
+}
+
+/// The receiver of the term of an assignment.
+fn operand(receiver: Receiver, assigned: &Assigned) -> Result<Receiver, CqlError> {
+    let name = &receiver.name;
+    match (assigned, &receiver.of_type) {
+        (Assigned::Value(_), _) => Ok(receiver),
+        // Entries of a map are removed by their keys.
+        (Assigned::Remove(_), CqlType::Map(inner)) => {
+            let keys = CqlType::Set(Arc::new(inner.0.clone()));
+            Ok(receiver.part(name.clone(), keys))
+        }
+        (Assigned::Prepend(_), CqlType::List(_))
+        | (_, CqlType::List(_) | CqlType::Set(_) | CqlType::Map(_))
+            if !matches!(
+                (assigned, &receiver.of_type),
+                (Assigned::Prepend(_), CqlType::Set(_) | CqlType::Map(_))
+            ) =>
+        {
+            Ok(receiver)
+        }
+        (_, CqlType::Frozen(_)) => Err(CqlError::invalid(format!(
+            "Invalid operation ({}) for frozen collection column {name}",
+            shown(name, assigned)
+        ))),
+        (Assigned::Prepend(_), _) => Err(CqlError::invalid(format!(
+            "Invalid operation ({}) for non list column {name}",
+            shown(name, assigned)
+        ))),
+        _ => Err(CqlError::invalid(format!(
+            "Invalid operation ({}) for non counter column {name}",
+            shown(name, assigned)
+        ))),
+    }
+}
+
+fn shown(name: &str, assigned: &Assigned) -> String {
+    match assigned {
+        Assigned::Value(_) => format!("{name} = ..."),
+        Assigned::Append(_) => format!("{name} = {name} + ..."),
+        Assigned::Prepend(_) => format!("{name} = ... + {name}"),
+        Assigned::Remove(_) => format!("{name} = {name} - ..."),
+    }
+}
