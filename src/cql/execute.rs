@@ -25,6 +25,9 @@ use crate::service::{ConsistencyLevel, Grants, Service};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// Memory of a parsed statement for each byte of its text.
+const PARSED_BYTES: usize = 64;
+
 /// Runs statements.
 #[derive(Debug)]
 pub struct Executor {
@@ -89,7 +92,10 @@ impl Executor {
         Self { service, system, prepared: PreparedStatements::default(), chance }
     }
 
+    /// Parses a text, whose memory is counted: what it says may take much more than its bytes.
     fn prepare(&self, text: &str, keyspace: Option<&str>) -> Result<Prepared, CqlError> {
+        let memory = self.service.request();
+        memory.take(text.len().saturating_mul(PARSED_BYTES)).map_err(CqlError::too_large)?;
         Prepared::new(text, keyspace, (&self.service, &self.system))
     }
 
@@ -118,6 +124,7 @@ impl Executor {
         parameters: &Parameters<'_>,
         reply: &mut Reply<'_>,
     ) -> Result<(), CqlError> {
+        prepared.plan.check_access(session)?;
         let bound = prepared.bind(&parameters.values)?;
         let moment = self.moment();
         let values = Values::new(&bound, &moment);
@@ -200,6 +207,7 @@ impl Executor {
                 BatchStatement::Text(text) => Arc::new(self.prepare(text, keyspace.as_deref())?),
                 BatchStatement::Prepared(id) => self.find(id)?,
             };
+            prepared.plan.check_access(session)?;
             prepared.check_count(values.len())?;
             statements.push((prepared, values));
         }

@@ -8,6 +8,7 @@ use super::parse::parse;
 use super::reply::{Columns, Reply};
 use super::request::{self, BatchKind};
 use super::select::SelectPlan;
+use super::session::Session;
 use super::system::System;
 use super::tables::TableRef;
 use super::terms::{Expression, Markers, Receiver, Typing};
@@ -72,6 +73,22 @@ impl Plan {
         }
         let timestamp = modify::batch_timestamp(&batch.using, typing)?;
         Ok(Self::Batch { statements, timestamp, kind })
+    }
+
+    /// Fails unless the user may use the keyspaces of its tables.
+    pub(super) fn check_access(&self, session: &Session) -> Result<(), CqlError> {
+        let check = |table: &TableRef| match table.stored() {
+            Some(_) => session.check_access(&table.keyspace),
+            None => Ok(()),
+        };
+        match self {
+            Self::Select(select) => check(&select.table),
+            Self::Modify(plan) => check(&plan.table),
+            Self::Batch { statements, .. } => {
+                statements.iter().try_for_each(|plan| check(&plan.table))
+            }
+            Self::Use(_) | Self::Truncate(_) | Self::Schema(_) => Ok(()),
+        }
     }
 
     /// Whether its tables are still those of their names.
