@@ -26,6 +26,27 @@ pub trait Clock: Send + Sync + fmt::Debug {
     }
 }
 
+/// A time to go by, in seconds since the Unix epoch.
+#[derive(Debug, Clone, Copy)]
+pub enum Now<'a> {
+    /// This second.
+    At(i64),
+    /// The present one, which is looked up only if it is needed, and once.
+    Of(&'a dyn Clock),
+}
+
+impl Now<'_> {
+    /// The second.
+    pub fn second(&mut self) -> i64 {
+        let second = match self {
+            Self::At(second) => *second,
+            Self::Of(clock) => clock.now_micros().div_euclid(1_000_000),
+        };
+        *self = Self::At(second);
+        second
+    }
+}
+
 /// The machine's own clocks.
 #[derive(Debug)]
 pub struct SystemClock {

@@ -3,6 +3,7 @@
 
 use super::consistency::Requirement;
 use super::quorum::{Question, Request};
+use super::row_read::Resolved;
 use super::view::{Endpoints, ReadReplicas};
 use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
@@ -28,14 +29,10 @@ pub(super) struct Page {
 pub(super) struct MergedRow {
     /// Its key.
     pub(super) key: RowKey,
-    /// The merged versions of the replicas.
-    pub(super) version: RowVersion,
+    /// The versions of the replicas together.
+    pub(super) resolved: Resolved,
     /// Whether more columns have to be read to have as many as are wanted.
     pub(super) is_short: bool,
-    /// Replicas that have all of this.
-    pub(super) consistent: Vec<IpAddr>,
-    /// Replicas that lack something, and the data that they lack.
-    pub(super) repairs: Vec<(IpAddr, RowVersion)>,
 }
 
 /// A read of a range, asked of as many replicas as are needed, and of others if these are slow.
@@ -114,7 +111,7 @@ pub(super) fn is_sound(
 pub(super) fn merge(
     family: &ColumnFamilySchema,
     partitioner: Partitioner,
-    slice: &Slice,
+    (slice, now): (&Slice, i64),
     max_rows: usize,
     pages: Vec<Page>,
 ) -> Vec<MergedRow> {
@@ -134,19 +131,19 @@ pub(super) fn merge(
     }
     by_key
         .into_iter()
-        .map(|(key, versions)| merge_row(family, slice, &endpoints, key.into_key(), &versions))
+        .map(|(key, versions)| merge_row(family, (slice, now), &endpoints, key.into_key(), &versions))
         .collect()
 }
 
 fn merge_row(
     family: &ColumnFamilySchema,
-    slice: &Slice,
+    (slice, now): (&Slice, i64),
     endpoints: &[IpAddr],
     key: RowKey,
     versions: &[(IpAddr, RowVersion)],
 ) -> MergedRow {
     let mut version = RowVersion::merge(family, versions.iter().map(|(_, version)| version));
-    let is_cut = |version: &&RowVersion| version.is_cut(family, slice);
+    let is_cut = |version: &&RowVersion| version.is_cut(family, slice, now);
     let is_alike = versions.len() == endpoints.len()
         && versions.iter().all(|(_, other)| other == &versions[0].1);
     let mut is_short = false;
@@ -155,7 +152,7 @@ fn merge_row(
         for end in &cut {
             version.truncate_to(family, slice, end);
         }
-        is_short = !cut.is_empty() && version.count(family, slice) < slice.limit();
+        is_short = !cut.is_empty() && version.count(family, slice, now) < slice.limit();
     }
     let (mut consistent, mut repairs) = (Vec::new(), Vec::new());
     let nothing = RowVersion::default();
@@ -167,7 +164,7 @@ fn merge_row(
             None => consistent.push(*endpoint),
         }
     }
-    MergedRow { key, version, is_short, consistent, repairs }
+    MergedRow { key, resolved: Resolved { version, consistent, repairs, now }, is_short }
 }
 
 /// A range of which some rows were read, and the rest of it.

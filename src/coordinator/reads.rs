@@ -347,7 +347,7 @@ impl Coordinator {
         let read = self.row_read(view, wanted, &replicas);
         let resolved = self.resolve(view, wanted, read, &mut scratch).await?;
         let family = self.schema.family(wanted.family);
-        let answer = resolved.version.resolve(family, wanted.slice);
+        let answer = resolved.version.resolve(family, wanted.slice, resolved.now);
         self.repair(view, wanted, resolved, &replicas, context).await?;
         drop(scratch);
         replica::take_row(context, wanted.key, &answer.cells)?;
@@ -363,7 +363,8 @@ impl Coordinator {
     ) -> RowRead {
         let family = Arc::clone(self.schema.family(wanted.family));
         let candidates = replicas.live.iter().map(|it| (*it, view.takes_full_digests(*it)));
-        RowRead::new(family, wanted.slice.clone(), replicas.requirement.clone(), candidates)
+        let asked = (wanted.slice.clone(), self.replica.now_secs());
+        RowRead::new(family, asked, replicas.requirement.clone(), candidates)
     }
 
     /// Asks replicas until enough have answered and agree. Rounds that are over give back the

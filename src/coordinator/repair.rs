@@ -176,7 +176,7 @@ impl Coordinator {
         replicas: &ReadReplicas,
         context: &RequestContext,
     ) -> Result<(), CoordinatorError> {
-        let Resolved { version, consistent, repairs } = resolved;
+        let Resolved { version, consistent, repairs, .. } = resolved;
         if repairs.is_empty() || !self.repairs_reads {
             return Ok(());
         }

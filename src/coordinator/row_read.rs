@@ -55,6 +55,8 @@ pub(super) struct Resolved {
     pub(super) consistent: Vec<IpAddr>,
     /// Replicas that lack something, and the data that they lack.
     pub(super) repairs: Vec<(IpAddr, RowVersion)>,
+    /// The second in which it was read: what expires later counts.
+    pub(super) now: i64,
 }
 
 /// A replica as one round sees it.
@@ -82,6 +84,7 @@ pub(super) struct RowRead {
     /// The slice of this round.
     slice: Slice,
     requirement: Requirement,
+    now: i64,
     /// Closest first.
     candidates: Vec<Candidate>,
     round: u32,
@@ -91,11 +94,11 @@ pub(super) struct RowRead {
 }
 
 impl RowRead {
-    /// A read that may ask these replicas, the closest first, each with whether it understands
-    /// digests that cover deletions of rows.
+    /// A read in this second that may ask these replicas, the closest first, each with whether it
+    /// understands digests that cover deletions of rows.
     pub(super) fn new(
         family: Arc<ColumnFamilySchema>,
-        slice: Slice,
+        (slice, now): (Slice, i64),
         requirement: Requirement,
         candidates: impl IntoIterator<Item = (IpAddr, bool)>,
     ) -> Self {
@@ -113,6 +116,7 @@ impl RowRead {
             wanted,
             slice,
             requirement,
+            now,
             candidates,
             round: 1,
             compares_digests: true,
@@ -158,16 +162,18 @@ impl RowRead {
             let version = (*version).clone();
             let answered = self.candidates.iter().filter(|it| it.has_answered());
             let consistent = answered.map(|it| it.endpoint).collect();
-            self.resolved = Some(Resolved { version, consistent, repairs: Vec::new() });
+            let (repairs, now) = (Vec::new(), self.now);
+            self.resolved = Some(Resolved { version, consistent, repairs, now });
             return Vec::new();
         }
         let mut merged = RowVersion::merge(&self.family, versions.iter().map(|(_, it)| *it));
-        let cut = versions.iter().filter(|(_, it)| it.is_cut(&self.family, &self.slice));
+        let cut = versions.iter().filter(|(_, it)| it.is_cut(&self.family, &self.slice, self.now));
         let cut: Vec<&RowVersion> = cut.map(|(_, it)| *it).collect();
         for end in &cut {
             merged.truncate_to(&self.family, &self.slice, end);
         }
-        let is_short = || merged.count(&self.family, &self.wanted) < self.wanted.limit();
+        let count = || merged.count(&self.family, &self.wanted, self.now);
+        let is_short = || count() < self.wanted.limit();
         if !cut.is_empty() && is_short() {
             let limit = self.slice.limit().saturating_mul(2).saturating_add(1);
             self.slice = self.slice.with_limit(limit);
@@ -180,7 +186,7 @@ impl RowRead {
                 None => consistent.push(endpoint),
             }
         }
-        self.resolved = Some(Resolved { version: merged, consistent, repairs });
+        self.resolved = Some(Resolved { version: merged, consistent, repairs, now: self.now });
         Vec::new()
     }
 

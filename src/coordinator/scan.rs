@@ -10,7 +10,6 @@ use super::latencies::Latencies;
 use super::quorum::{Exchange, Outgoing, Request};
 use super::range_read::{self, MergedRow, Page, RangeRead, RowCursor};
 use super::reads::{Reading, Reason};
-use super::row_read::Resolved;
 use super::view::{ReadReplicas, View};
 use super::{ConsistencyLevel, CoordinatorError};
 use crate::base::context::{RequestContext, TooLarge};
@@ -381,7 +380,8 @@ impl Coordinator {
         let cells = pages.iter().flat_map(|page| &page.rows).map(|(_, row)| row.cells.len());
         let is_small = cells.sum::<usize>() <= MERGED_INLINE;
         let partitioner = self.partitioner;
-        let merge = move || range_read::merge(&family, partitioner, &slice, max_rows, pages);
+        let now = self.replica.now_secs();
+        let merge = move || range_read::merge(&family, partitioner, (&slice, now), max_rows, pages);
         let spawner = if is_small { Spawner::Inline } else { self.replica.spawner() };
         Ok(spawner.run(merge).await.map_err(ReplicaError::from)?)
     }
@@ -395,16 +395,16 @@ impl Coordinator {
         replicas: &ReadReplicas,
         context: &RequestContext,
     ) -> Result<Row, CoordinatorError> {
-        let MergedRow { key, version, is_short, consistent, repairs } = row;
+        let MergedRow { key, mut resolved, is_short } = row;
         let wanted = RowQuery { family: query.family, key: &key, slice: query.slice };
         let mut scratch = context.scratch();
-        let mut resolved = Resolved { version, consistent, repairs };
         if is_short {
             // Some columns were cut off that are wanted now: seldom, so that the row is read again.
             let read = self.row_read(view, wanted, replicas);
             resolved = self.resolve(view, wanted, read, &mut scratch).await?;
         }
-        let slice = resolved.version.resolve(self.schema.family(query.family), query.slice);
+        let family = self.schema.family(query.family);
+        let slice = resolved.version.resolve(family, query.slice, resolved.now);
         self.repair(view, wanted, resolved, replicas, &scratch).await?;
         Ok((key, slice))
     }

@@ -6,6 +6,8 @@
 //! A slice of a super column thereby touches only that slice, however large the super column is.
 
 use super::deletion::Deletion;
+use crate::base::clock::Now;
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -22,6 +24,8 @@ pub enum CellState {
     Tombstone = 1,
     /// The whole super column is deleted up to the timestamp; the value as in a tombstone.
     SuperTombstone = 2,
+    /// The column has the value until a time, and is deleted then: see [`Expiry`].
+    Expiring = 3,
 }
 
 impl CellState {
@@ -31,8 +35,57 @@ impl CellState {
             0 => Some(Self::Live),
             1 => Some(Self::Tombstone),
             2 => Some(Self::SuperTombstone),
+            3 => Some(Self::Expiring),
             _ => None,
         }
+    }
+
+    /// Whether a cell of this state can have a stored value of this length.
+    fn can_store(self, length: usize) -> bool {
+        match self {
+            Self::Live => true,
+            Self::Expiring => length >= Expiry::LENGTH,
+            Self::Tombstone | Self::SuperTombstone => length == 4,
+        }
+    }
+
+    /// Whether 0.6 has it, too.
+    pub fn is_original(self) -> bool {
+        matches!(self, Self::Live | Self::Tombstone | Self::SuperTombstone)
+    }
+
+    /// Rank among cells of one place and timestamp: deletions hide what has a value.
+    fn rank(self) -> u8 {
+        if self == Self::Expiring { Self::Live as u8 } else { self as u8 }
+    }
+}
+
+/// The end of a value. The stored value of an expiring cell begins with it: `u32` time to live,
+/// `i64` second, both big-endian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expiry {
+    /// Seconds for which the value was to live, as the client gave them.
+    pub ttl: u32,
+    /// The second since the Unix epoch in which it is there no more.
+    pub at: i64,
+}
+
+impl Expiry {
+    /// Bytes of the stored form.
+    pub const LENGTH: usize = 4 + 8;
+
+    /// The stored form.
+    pub fn encode(self) -> [u8; Self::LENGTH] {
+        let mut bytes = [0; Self::LENGTH];
+        bytes[..4].copy_from_slice(&self.ttl.to_be_bytes());
+        bytes[4..].copy_from_slice(&self.at.to_be_bytes());
+        bytes
+    }
+
+    fn decode(stored: &[u8]) -> Option<Self> {
+        let (ttl, rest) = stored.split_first_chunk()?;
+        let at = i64::from_be_bytes(*rest.first_chunk()?);
+        Some(Self { ttl: u32::from_be_bytes(*ttl), at })
     }
 }
 
@@ -70,6 +123,13 @@ impl Cell {
         }
     }
 
+    /// A column with a value that expires.
+    pub fn expiring(place: (&[u8], &[u8]), value: &[u8], timestamp: i64, expiry: Expiry) -> Self {
+        let stored = [&expiry.encode(), value].concat();
+        let live = Self::live(place.0, place.1, &stored, timestamp);
+        Self { state: CellState::Expiring, ..live }
+    }
+
     /// A deleted column.
     pub fn tombstone(super_name: &[u8], name: &[u8], deletion: Deletion) -> Self {
         let time = deletion.local_deletion_time.to_be_bytes();
@@ -89,7 +149,7 @@ impl Cell {
             state: self.state,
             super_name: self.super_name(),
             name: self.name(),
-            value: self.value(),
+            value: self.stored_value(),
             timestamp: self.timestamp,
         };
         parts.encode(out);
@@ -111,7 +171,8 @@ impl Cell {
     fn head(bytes: &[u8]) -> Option<(CellState, i64, usize)> {
         let length = Self::length_at(bytes, 0).filter(|length| *length <= bytes.len())?;
         let (state, timestamp) = (CellState::from_byte(bytes[0])?, bytes[1..9].first_chunk()?);
-        let is_sound = state == CellState::Live || bytes[13..17] == 4u32.to_be_bytes();
+        let value_length = u32::from_be_bytes(*bytes[13..17].first_chunk()?);
+        let is_sound = state.can_store(value_length as usize);
         is_sound.then_some((state, i64::from_be_bytes(*timestamp), length))
     }
 
@@ -129,7 +190,7 @@ impl Cell {
             timestamp: i64::from_be_bytes([t0, t1, t2, t3, t4, t5, t6, t7]),
         };
         let fits = start.checked_add(cell.encoded_length())? <= bytes.len();
-        let sound = cell.state == CellState::Live || cell.value_length == 4;
+        let sound = cell.state.can_store(cell.value_length as usize);
         (fits && sound).then_some(cell)
     }
 
@@ -174,10 +235,21 @@ impl Cell {
         self.part(self.super_length as usize, self.name_length as usize)
     }
 
-    /// The value; for a tombstone its local deletion time.
+    /// The value that the client gave; for a tombstone its local deletion time.
     pub fn value(&self) -> &[u8] {
+        let prefix = if self.state == CellState::Expiring { Expiry::LENGTH } else { 0 };
+        &self.stored_value()[prefix..]
+    }
+
+    /// The value as it is stored: that of an expiring cell begins with its [`Expiry`].
+    pub fn stored_value(&self) -> &[u8] {
         let names = self.super_length as usize + self.name_length as usize;
         self.part(names, self.value_length as usize)
+    }
+
+    /// The end of the value, if it has one.
+    pub fn expiry(&self) -> Option<Expiry> {
+        (self.state == CellState::Expiring).then(|| Expiry::decode(self.stored_value())).flatten()
     }
 
     /// The place in the row, as [`super::schema::ColumnFamilySchema::compare`] takes it.
@@ -190,14 +262,19 @@ impl Cell {
         self.timestamp
     }
 
-    /// Live, deleted, or the deletion of a super column.
+    /// Live, deleted, or something else.
     pub fn state(&self) -> CellState {
         self.state
     }
 
-    /// Whether the column has a value.
+    /// Whether the column has a value that stays.
     pub fn is_live(&self) -> bool {
         self.state == CellState::Live
+    }
+
+    /// Whether the column has a value at a time.
+    pub fn is_live_at(&self, now: &mut Now<'_>) -> bool {
+        self.is_live() || self.expiry().is_some_and(|expiry| now.second() < expiry.at)
     }
 
     /// The deletion of a super column, if this cell is one.
@@ -205,13 +282,15 @@ impl Cell {
         self.deletion().filter(|_| self.state == CellState::SuperTombstone)
     }
 
-    /// What a tombstone deletes and when it was made; `None` for a live column.
+    /// What a tombstone deletes and when it was made; `None` for a live column. An expiring one
+    /// counts as the tombstone that it becomes: its grace period is over only after its own end.
     pub fn deletion(&self) -> Option<Deletion> {
-        if self.is_live() {
-            return None;
-        }
-        let time = self.value().first_chunk().copied().map_or(i32::MIN, i32::from_be_bytes);
-        Some(Deletion::at(self.timestamp, time))
+        let time = match self.state {
+            CellState::Live => return None,
+            CellState::Expiring => self.expiry().map(|it| i32::try_from(it.at).unwrap_or(i32::MAX)),
+            _ => self.stored_value().first_chunk().copied().map(i32::from_be_bytes),
+        };
+        Some(Deletion::at(self.timestamp, time.unwrap_or(i32::MIN)))
     }
 
     /// What the column counts against `MemtableThroughputInMB`: its serialized size in 0.6.
@@ -220,33 +299,37 @@ impl Cell {
     }
 
     /// Which of two cells of one place counts. Commutative and associative, so that replicas and
-    /// files can be merged in any order: the greater timestamp; on a tie a tombstone before a live
-    /// column; of two live columns the greater value; of two tombstones the later deletion time. At
-    /// last the greater name, where the order knows several names for one place.
+    /// files can be merged in any order: the greater timestamp; on a tie a tombstone before what
+    /// has a value; of two values the greater, then the one that lasts longer; of two tombstones
+    /// the later deletion time. At last the greater name, where the order knows several names for
+    /// one place. The present time has no say: replicas would differ by their clocks.
     #[must_use]
     pub fn reconcile(self, other: Self) -> Self {
-        if self.state == CellState::SuperTombstone && other.state == CellState::SuperTombstone {
-            return self.merge_super_tombstones(other);
-        }
-        let rank = |cell: &Self| (cell.timestamp, !cell.is_live());
-        let by_value = || self.value().cmp(other.value());
+        let rank = |cell: &Self| (cell.timestamp, cell.state.rank());
         let by_name = || (self.super_name(), self.name()).cmp(&(other.super_name(), other.name()));
+        let by_value = || self.compare_values(&other);
         match rank(&self).cmp(&rank(&other)).then_with(by_value).then_with(by_name) {
-            std::cmp::Ordering::Less => other,
+            Ordering::Less => other,
             _ => self,
         }
     }
 
-    fn merge_super_tombstones(self, other: Self) -> Self {
-        let (Some(mine), Some(theirs)) = (self.deletion(), other.deletion()) else {
-            return self;
-        };
-        let is_other = if mine == theirs {
-            self.super_name() < other.super_name()
-        } else {
-            mine.merge(theirs) == theirs
-        };
-        if is_other { other } else { self }
+    /// The order of what two cells of one rank say.
+    fn compare_values(&self, other: &Self) -> Ordering {
+        match self.state {
+            CellState::Live | CellState::Expiring => {
+                let end = |cell: &Self| cell.expiry().map(|it| (it.at, it.ttl));
+                // None of both is one without an end.
+                let is_endless = |cell: &Self| cell.state == CellState::Live;
+                let by_end = || (is_endless(self), end(self)).cmp(&(is_endless(other), end(other)));
+                self.value().cmp(other.value()).then_with(by_end)
+            }
+            CellState::Tombstone => self.stored_value().cmp(other.stored_value()),
+            CellState::SuperTombstone => {
+                let time = |cell: &Self| cell.deletion().map(|it| it.local_deletion_time);
+                time(self).cmp(&time(other))
+            }
+        }
     }
 }
 
@@ -263,7 +346,7 @@ pub struct CellParts<'a> {
     pub super_name: &'a [u8],
     /// Name of the column, or empty.
     pub name: &'a [u8],
-    /// The value, or the local deletion time.
+    /// The value as it is stored, or the local deletion time.
     pub value: &'a [u8],
     /// The client's timestamp.
     pub timestamp: i64,
@@ -288,7 +371,7 @@ impl CellParts<'_> {
 impl PartialEq for Cell {
     fn eq(&self, other: &Self) -> bool {
         self.place() == other.place()
-            && self.value() == other.value()
+            && self.stored_value() == other.stored_value()
             && self.timestamp == other.timestamp
             && self.state == other.state
     }
@@ -305,6 +388,9 @@ impl fmt::Debug for Cell {
         write!(f, "{}@{}", name.escape_ascii(), self.timestamp)?;
         match self.state {
             CellState::Live => write!(f, "={}", self.value().escape_ascii()),
+            CellState::Expiring => {
+                write!(f, "={} {:?}", self.value().escape_ascii(), self.expiry())
+            }
             state => write!(f, " {state:?}"),
         }
     }
@@ -317,9 +403,13 @@ mod tests {
 
     fn any_cell() -> impl Strategy<Value = Cell> {
         let value = proptest::collection::vec(0u8..3, 0..3);
-        (0i64..3, 0i32..3, value, 0u8..2).prop_map(|(timestamp, time, value, kind)| match kind {
+        (0i64..3, 0i32..3, value, 0u8..3).prop_map(|(timestamp, time, value, kind)| match kind {
             0 => Cell::live(b"s", b"n", &value, timestamp),
-            _ => Cell::tombstone(b"s", b"n", Deletion::at(timestamp, time)),
+            1 => Cell::tombstone(b"s", b"n", Deletion::at(timestamp, time)),
+            _ => {
+                let expiry = Expiry { ttl: timestamp as u32, at: time.into() };
+                Cell::expiring((b"s", b"n"), &value, timestamp / 2, expiry)
+            }
         })
     }
 
@@ -372,6 +462,7 @@ mod tests {
             Cell::live(b"", b"n", b"", i64::MAX),
             Cell::tombstone(b"", b"n", Deletion::at(7, 1_300_000_000)),
             Cell::super_tombstone(b"sup", Deletion::at(i64::MIN, -1)),
+            Cell::expiring((b"s", b"n"), b"value", 3, Expiry { ttl: 60, at: 1 << 33 }),
         ];
         let mut bytes = vec![0xee; 3];
         for cell in &cells {

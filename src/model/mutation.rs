@@ -10,7 +10,7 @@
 //!     u32 number of cells, then the cells as in Cell::encode
 //! ```
 
-use super::cell::{Cell, CellParts, CellState};
+use super::cell::{Cell, CellParts, CellState, Expiry};
 use super::deletion::Deletion;
 use super::key::RowKey;
 use super::schema::{FamilyId, Schema};
@@ -261,6 +261,17 @@ impl<'a> MutationBuilder<'a> {
         self.push(CellParts { state: CellState::Live, super_name, name, value, timestamp })
     }
 
+    /// Sets a column until a time.
+    pub fn insert_expiring(
+        &mut self,
+        place: (&[u8], &[u8]),
+        value: &[u8],
+        timestamp: i64,
+        expiry: Expiry,
+    ) -> &mut Self {
+        self.cell(&Cell::expiring(place, value, timestamp, expiry))
+    }
+
     /// Deletes a column.
     pub fn delete_column(&mut self, place: (&[u8], &[u8]), deletion: Deletion) -> &mut Self {
         self.delete(CellState::Tombstone, place, deletion)
@@ -289,7 +300,8 @@ impl<'a> MutationBuilder<'a> {
         self
     }
 
-    fn push(&mut self, parts: CellParts<'_>) -> &mut Self {
+    /// The same of the parts of a cell, which are sound.
+    pub fn push(&mut self, parts: CellParts<'_>) -> &mut Self {
         parts.encode(&mut self.out);
         self.current().cells += 1;
         self

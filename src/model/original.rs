@@ -48,12 +48,13 @@ pub fn put_deletion(out: &mut Vec<u8>, deletion: Deletion) {
     out.extend_from_slice(&deletion.marked_for_delete_at.to_be_bytes());
 }
 
-/// Appends a column, which may stand within a super column.
+/// Appends a column, which may stand within a super column. Only hashes are made of those that are
+/// neither live nor a tombstone: 0.6 does not have them.
 pub fn put_column(out: &mut Vec<u8>, cell: &Cell) {
     out.put_prefixed(cell.name());
-    out.push(u8::from(!cell.is_live()));
+    out.push(cell.state() as u8);
     out.extend_from_slice(&cell.timestamp().to_be_bytes());
-    out.put_bytes(cell.value());
+    out.put_bytes(cell.stored_value());
 }
 
 /// Appends what stands before the columns of a super column: its name, then

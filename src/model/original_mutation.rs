@@ -14,7 +14,7 @@
 //!
 //! The commit log of 0.4 has rows only: the name is not repeated.
 
-use super::cell::{Cell, CellParts, CellState};
+use super::cell::{Cell, CellParts};
 use super::deletion::Deletion;
 use super::key::RowKey;
 use super::mutation::{DecodeError, MutationBuilder, RowMutation};
@@ -91,7 +91,9 @@ pub fn read_mutation(
         }
         let id = family_named(schema, &keyspace, &name)?;
         builder.family(id);
-        let mut take = |parts: CellParts<'_>| add(&mut builder, parts);
+        let mut take = |parts: CellParts<'_>| {
+            builder.push(parts);
+        };
         let deletion = read_family(&mut reader, schema.family(id), room, &mut take)?;
         builder.delete_row(deletion);
     }
@@ -120,18 +122,6 @@ pub fn family_named(schema: &Schema, keyspace: &str, name: &str) -> Result<Famil
 /// Fails unless everything was read.
 pub fn check_end(reader: &ByteReader<'_>) -> Result<(), DecodeError> {
     if reader.is_empty() { Ok(()) } else { Err(DecodeError::Malformed(reader.position())) }
-}
-
-/// Adds a cell as it was read.
-pub fn add(builder: &mut MutationBuilder<'_>, parts: CellParts<'_>) {
-    let place = (parts.super_name, parts.name);
-    let time = parts.value.first_chunk().copied().map_or(i32::MIN, i32::from_be_bytes);
-    let deletion = Deletion::at(parts.timestamp, time);
-    match parts.state {
-        CellState::Live => builder.insert(place, parts.value, parts.timestamp),
-        CellState::Tombstone => builder.delete_column(place, deletion),
-        CellState::SuperTombstone => builder.delete_super_column(parts.super_name, deletion),
-    };
 }
 
 /// Reads a row after the name of its column family: returns its deletion, and gives `take` its

@@ -5,9 +5,9 @@
 
 use super::cell::Cell;
 use super::comparator::Comparator;
-use super::deletion::Deletion;
 use super::schema::ColumnFamilySchema;
 use super::visibility::Visibility;
+use crate::base::clock::Now;
 use crate::base::shared_bytes::SharedBytes;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
@@ -338,12 +338,13 @@ pub struct RowSlice {
 /// Most cells for which room is made before they are there.
 const MAX_EXPECTED: usize = 16;
 
-/// Turns the cells of a row, merged and in order, into what a client may see: the live columns that
-/// no deletion covers.
+/// Turns the cells of a row, merged and in order, into what a client may see at a time: the columns
+/// with a value that no deletion covers.
 #[derive(Debug)]
 pub struct Resolver<'a> {
     visibility: Visibility<'a>,
     family: &'a ColumnFamilySchema,
+    now: Now<'a>,
     /// For answers that consist of super columns.
     group: Option<Group>,
     limit: usize,
@@ -363,22 +364,18 @@ struct Group {
 }
 
 impl<'a> Resolver<'a> {
-    /// A resolver for one row. `super_deletion` is the deletion of the super column that the slice
-    /// is inside of, else [`Deletion::NONE`].
-    pub fn new(
-        family: &'a ColumnFamilySchema,
-        slice: &Slice,
-        row_deletion: Deletion,
-        super_deletion: Deletion,
-    ) -> Self {
+    /// A resolver for one row, whose visibility knows the deletions that come before the slice.
+    pub fn new(visibility: Visibility<'a>, slice: &Slice, now: Now<'a>) -> Self {
+        let family = visibility.family();
         let group = (family.is_super() && slice.super_name.is_none()).then(|| Group {
             name: None,
             pending: slice.is_reversed().then(Vec::new),
             is_counted: false,
         });
         Self {
-            visibility: Visibility::new(family, row_deletion.merge(super_deletion)),
+            visibility,
             family,
+            now,
             group,
             limit: slice.limit(),
             collects: true,
@@ -459,7 +456,7 @@ impl<'a> Resolver<'a> {
 
     /// Adds the cell to the answer if it is visible, and returns whether it is.
     fn show(&mut self, cell: Cell) -> bool {
-        let is_visible = !self.visibility.hides(&cell) && cell.is_live();
+        let is_visible = !self.visibility.hides(&cell) && cell.is_live_at(&mut self.now);
         if is_visible && self.collects {
             self.held_bytes += cell.encoded_length();
             self.answer.cells.push(cell);
@@ -485,7 +482,9 @@ impl<'a> Resolver<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cell::Expiry;
     use super::super::comparator::Comparator;
+    use super::super::deletion::Deletion;
     use super::super::schema::ColumnFamilyKind;
     use super::*;
 
@@ -518,7 +517,8 @@ mod tests {
             let marker = cells.iter().find(|c| c.place() == (name, b"".as_slice()));
             marker.and_then(Cell::deletion).unwrap_or(Deletion::NONE)
         });
-        let mut resolver = Resolver::new(family, slice, row_deletion, super_deletion);
+        let visibility = Visibility::new(family, row_deletion.merge(super_deletion));
+        let mut resolver = Resolver::new(visibility, slice, Now::At(100));
         let mut walk = slice.walk(family);
         let within = walk.rest();
         let mut within: Vec<&Cell> = cells
@@ -536,6 +536,20 @@ mod tests {
             if parts[0].is_empty() { parts[1].clone() } else { parts.join("/") }
         };
         (answer.cells.iter().map(show).collect(), answer.count)
+    }
+
+    #[test]
+    fn a_value_is_there_until_its_time() {
+        let family = family(false);
+        let until = |name: &[u8], at| {
+            Cell::expiring((b"", name), b"v", 1, Expiry { ttl: 1, at })
+        };
+        let cells = [until(b"a", 100), until(b"b", 101), until(b"c", 99), column("d", 1)];
+        for (reversed, seen) in [(false, ["b", "d"]), (true, ["d", "b"])] {
+            let slice = Slice::range(None, b"", b"", reversed, 2);
+            let answer = read(&family, &cells, Deletion::NONE, &slice);
+            assert_eq!(answer, (seen.map(String::from).to_vec(), 2));
+        }
     }
 
     #[test]
@@ -635,6 +649,7 @@ mod tests {
     fn nothing_is_wanted_of_a_slice_of_none() {
         let family = family(false);
         let slice = Slice::range(None, b"", b"", false, 0);
-        assert!(Resolver::new(&family, &slice, Deletion::NONE, Deletion::NONE).is_done());
+        let visibility = Visibility::new(&family, Deletion::NONE);
+        assert!(Resolver::new(visibility, &slice, Now::At(0)).is_done());
     }
 }

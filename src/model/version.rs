@@ -12,12 +12,16 @@ use super::key::RowKey;
 use super::mutation::{MutationBuilder, RowMutation};
 use super::schema::{ColumnFamilySchema, FamilyId, Schema};
 use super::slice::{Flow, Resolver, RowSlice, Slice};
-use super::visibility::VersionFold;
+use super::visibility::{VersionFold, Visibility};
+use crate::base::clock::Now;
 use md5::{Digest as _, Md5};
 use std::cmp::Ordering;
 
 /// The MD5 by which versions are compared: that of 0.6, of columns in order without any lengths.
 pub type Digest = [u8; 16];
+
+/// Seconds by which the clocks of two nodes differ at most.
+const MOST_CLOCK_DIFFERENCE: i64 = 3600;
 
 /// A slice of a row as one replica has it, or as several have it together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,6 +39,11 @@ impl RowVersion {
         self.deletion.is_none() && self.cells.is_empty()
     }
 
+    /// Whether 0.6 has cells like these.
+    pub fn is_original(&self) -> bool {
+        self.cells.iter().all(|cell| cell.state().is_original())
+    }
+
     /// The digest of 0.6. Deletions of rows are no part of it, nor is the local deletion time of a
     /// super column.
     pub fn digest(&self, family: &ColumnFamilySchema) -> Digest {
@@ -46,16 +55,16 @@ impl RowVersion {
                 super_column = Some(cell.super_name());
                 let deleted_at = match cell.state() {
                     CellState::SuperTombstone => cell.timestamp(),
-                    CellState::Live | CellState::Tombstone => Deletion::NONE.marked_for_delete_at,
+                    _ => Deletion::NONE.marked_for_delete_at,
                 };
                 digest.update(cell.super_name());
                 digest.update(deleted_at.to_be_bytes());
             }
             if cell.state() != CellState::SuperTombstone {
                 digest.update(cell.name());
-                digest.update(cell.value());
+                digest.update(cell.stored_value());
                 digest.update(cell.timestamp().to_be_bytes());
-                digest.update([u8::from(!cell.is_live())]);
+                digest.update([cell.state() as u8]);
             }
         }
         digest.finalize().into()
@@ -94,16 +103,24 @@ impl RowVersion {
         merged
     }
 
-    /// What a client may see of the slice.
-    pub fn resolve(&self, family: &ColumnFamilySchema, slice: &Slice) -> RowSlice {
-        self.feed(Resolver::new(family, slice, self.deletion, self.super_deletion(slice)), slice)
+    /// What a client may see of the slice in this second.
+    pub fn resolve(&self, family: &ColumnFamilySchema, slice: &Slice, now: i64) -> RowSlice {
+        self.feed(self.resolver(family, slice, now), slice)
     }
 
-    /// How many columns, or super columns, a client may see of the slice.
-    pub fn count(&self, family: &ColumnFamilySchema, slice: &Slice) -> usize {
-        let deletion = self.super_deletion(slice);
-        let resolver = Resolver::new(family, slice, self.deletion, deletion).counting();
-        self.feed(resolver, slice).count
+    /// How many columns, or super columns, a client may see of the slice in this second.
+    pub fn count(&self, family: &ColumnFamilySchema, slice: &Slice, now: i64) -> usize {
+        self.feed(self.resolver(family, slice, now).counting(), slice).count
+    }
+
+    fn resolver<'a>(
+        &self,
+        family: &'a ColumnFamilySchema,
+        slice: &Slice,
+        now: i64,
+    ) -> Resolver<'a> {
+        let deletion = self.deletion.merge(self.super_deletion(slice));
+        Resolver::new(Visibility::new(family, deletion), slice, Now::At(now))
     }
 
     fn feed(&self, mut resolver: Resolver<'_>, slice: &Slice) -> RowSlice {
@@ -126,9 +143,10 @@ impl RowVersion {
     }
 
     /// Whether a replica with this version may have more of the slice that it did not send, since
-    /// it sent as much as was asked for.
-    pub fn is_cut(&self, family: &ColumnFamilySchema, slice: &Slice) -> bool {
-        slice.limit() != usize::MAX && self.count(family, slice) >= slice.limit()
+    /// it sent as much as was asked for. By its own clock a value may have been there still.
+    pub fn is_cut(&self, family: &ColumnFamilySchema, slice: &Slice, now: i64) -> bool {
+        let earlier = now.saturating_sub(MOST_CLOCK_DIFFERENCE);
+        slice.limit() != usize::MAX && self.count(family, slice, earlier) >= slice.limit()
     }
 
     /// Leaves out what lies behind the end of `cut`, in the order of the slice: whoever sent `cut`
@@ -356,8 +374,8 @@ mod tests {
         {
             let slice = Slice::range(None, b"", b"", reversed, 2);
             let mut merged = version(&["a", "b", "c", "d", "e"]);
-            assert!(version(&cut).is_cut(&standard, &slice));
-            assert!(!version(&cut[..1]).is_cut(&standard, &slice));
+            assert!(version(&cut).is_cut(&standard, &slice, 0));
+            assert!(!version(&cut[..1]).is_cut(&standard, &slice, 0));
             merged.truncate_to(&standard, &slice, &version(&cut));
             assert_eq!(merged, version(&kept));
         }
@@ -560,8 +578,8 @@ mod tests {
             }
             for reversed in [false, true] {
                 let all = Slice::range(None, b"", b"", reversed, usize::MAX);
-                let visible = merged.resolve(&family, &all);
-                prop_assert_eq!(visible.count, merged.count(&family, &all));
+                let visible = merged.resolve(&family, &all, 0);
+                prop_assert_eq!(visible.count, merged.count(&family, &all, 0));
                 prop_assert!(visible.cells.iter().all(Cell::is_live));
             }
         }

@@ -5,7 +5,8 @@
 //! newer. What is hidden is dropped wherever a row is written or sent; the deletion itself stays.
 //! Files also keep the hidden deletions of super columns: see [`Purge::keeps_in_file`].
 //!
-//! A deletion is expired when its grace period is over. Replicas do not tell each other of expired
+//! A deletion is expired when its grace period is over; so is a cell whose value has come to its end
+//! so long ago. Replicas do not tell each other of expired
 //! deletions. A compaction purges one only where nothing that it could hide is left outside of the
 //! compaction, which is so if nothing there that may hold the row has a timestamp as old as the
 //! deletion's, or older. An SSTable that surely does not hold the row does not count; else the
@@ -37,6 +38,11 @@ impl<'a> Visibility<'a> {
     /// Visibility of the cells of a row with this deletion.
     pub fn new(family: &'a ColumnFamilySchema, row: Deletion) -> Self {
         Self { family, row, marker: None }
+    }
+
+    /// The column family.
+    pub fn family(&self) -> &'a ColumnFamilySchema {
+        self.family
     }
 
     /// Whether a deletion hides the next cell. That of a super column is hidden by that of the row.
@@ -201,6 +207,7 @@ impl fmt::Debug for Purge<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::cell::Expiry;
     use crate::model::comparator::{Comparator, ComparatorRegistry, CustomComparator};
     use crate::model::schema::ColumnFamilyKind;
     use std::cmp::Ordering;
@@ -281,6 +288,16 @@ mod tests {
         ];
         assert_eq!(kept(Deletion::NONE, 100, &cells), [&cells[1], &cells[2]]);
         assert_eq!(kept(Deletion::NONE, NO_GC, &cells).len(), 3);
+    }
+
+    #[test]
+    fn a_value_goes_a_grace_period_after_its_end() {
+        let until = |at| Cell::expiring((b"", b"a"), b"v", 5, Expiry { ttl: 9, at });
+        for (at, goes) in [(100, true), (101, false), (i64::MAX, false)] {
+            let cells = [until(at)];
+            assert_eq!(kept(Deletion::NONE, 100, &cells).is_empty(), goes, "{at}");
+            assert_eq!(kept_beside(Some(5), Deletion::NONE, 100, &cells).len(), 1, "{at}");
+        }
     }
 
     #[test]

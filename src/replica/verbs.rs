@@ -225,6 +225,11 @@ impl Replica {
         RequestContext::within(&self.memory, bytes, timeout)
     }
 
+    /// The present second of the storage's clock, since the Unix epoch.
+    pub fn now_secs(&self) -> i64 {
+        self.storage.now_millis().div_euclid(1000)
+    }
+
     /// Begins to apply mutations. The answer comes when they may be acknowledged.
     pub async fn apply(&self, mutations: &[RowMutation]) -> Answer<()> {
         let inline = if self.spawner.is_inline() || mutations.len() <= INLINE_MUTATIONS {

@@ -4,6 +4,7 @@ use super::answer;
 use super::error::ReadError;
 use super::memtable::{MemtableRow, TreeCursor};
 use super::sstable::{Access, Blocks, CellCursor, RowEntry};
+use crate::base::clock::Now;
 use crate::base::context::RequestContext;
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
@@ -11,6 +12,7 @@ use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::{CellRange, Flow, Resolver, RowSlice, Slice};
 use crate::model::version::RowVersion;
+use crate::model::visibility::Visibility;
 use crate::ring::DecoratedKey;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
@@ -372,17 +374,17 @@ impl<'f, 's> RowReader<'f, 's> {
         MergedCells::merging(self.family, reversed, cursors)
     }
 
-    /// The visible part of the slice; [`ReadError::WouldBlock`] if that is more work than the
+    /// The part of the slice that is visible now; [`ReadError::WouldBlock`] if that is more work than the
     /// budget allows.
     pub fn slice(
         &self,
-        slice: &Slice,
+        (slice, now): (&Slice, Now<'_>),
         counting: bool,
         budget: &mut Budget<'_>,
     ) -> Result<RowSlice, ReadError> {
         budget.spend(SEEK)?;
-        let mut resolver =
-            Resolver::new(self.family, slice, self.deletion, self.super_deletion(slice)?);
+        let marker = self.super_marker(slice)?;
+        let mut resolver = Resolver::new(self.visibility(marker.as_ref()), slice, now);
         if counting {
             resolver = resolver.counting();
         }
@@ -404,13 +406,16 @@ impl<'f, 's> RowReader<'f, 's> {
     }
 
     /// The slice with deletions, and with what they hide as far as it is stored.
-    pub fn version(&self, slice: &Slice, budget: &mut Budget<'_>) -> Result<RowVersion, ReadError> {
+    pub fn version(
+        &self,
+        (slice, now): (&Slice, Now<'_>),
+        budget: &mut Budget<'_>,
+    ) -> Result<RowVersion, ReadError> {
         budget.spend(SEEK)?;
         let marker = self.super_marker(slice)?;
         let mut version = RowVersion { deletion: self.deletion, cells: Vec::new() };
-        let mut resolver =
-            Resolver::new(self.family, slice, self.deletion, deletion_of(marker.as_ref()));
-        resolver = resolver.counting();
+        let visibility = self.visibility(marker.as_ref());
+        let mut resolver = Resolver::new(visibility, slice, now).counting();
         if !resolver.is_done() {
             let mut encoded = 0;
             self.each_cell(slice, budget, |cell, budget| {
@@ -463,8 +468,10 @@ impl<'f, 's> RowReader<'f, 's> {
         Ok(())
     }
 
-    fn super_deletion(&self, slice: &Slice) -> Result<Deletion, ReadError> {
-        Ok(deletion_of(self.super_marker(slice)?.as_ref()))
+    /// What the deletions of the row, and of the super column that the slice is inside of, leave.
+    fn visibility(&self, marker: Option<&Cell>) -> Visibility<'f> {
+        let above = marker.and_then(Cell::deletion).unwrap_or(Deletion::NONE);
+        Visibility::new(self.family, self.deletion.merge(above))
     }
 
     /// The cell that deletes the super column that the slice is inside of, if there is one.
@@ -472,10 +479,6 @@ impl<'f, 's> RowReader<'f, 's> {
         let Some(name) = slice.super_name() else { return Ok(None) };
         self.cells(CellRange::super_tombstone(name), false)?.advance()
     }
-}
-
-fn deletion_of(marker: Option<&Cell>) -> Deletion {
-    marker.and_then(Cell::deletion).unwrap_or(Deletion::NONE)
 }
 
 /// Memory of the cells in the answer so far.
@@ -560,7 +563,7 @@ mod tests {
                 let slice = Slice::range(None, b"", b"", reversed, 100);
                 let read = |context: &RequestContext| {
                     let mut budget = Budget::collecting(Access::Cached, context);
-                    let answer = reader.slice(&slice, false, &mut budget)?;
+                    let answer = reader.slice((&slice, Now::At(0)), false, &mut budget)?;
                     budget.answered();
                     Ok::<_, ReadError>(answer.count)
                 };
@@ -570,7 +573,7 @@ mod tests {
                 assert!(matches!(read(&context), Err(ReadError::TooLarge(_))), "{reversed}");
                 assert!(context.take(VALUE).is_ok(), "{reversed}");
                 let mut counting = Budget::counting(Access::Cached, &context);
-                assert_eq!(reader.slice(&slice, true, &mut counting).unwrap().count, 5);
+                assert_eq!(reader.slice((&slice, Now::At(0)), true, &mut counting).unwrap().count, 5);
             }
         }
     }

@@ -168,7 +168,7 @@ fn carry(case: &Case, copies: &[Copy]) -> (Option<Resolved>, bool) {
     let candidates = case.replicas.iter().enumerate();
     let candidates = candidates.map(|(place, (_, full))| (endpoint(place), *full));
     let requirement = Requirement::any(case.needed);
-    let mut read = RowRead::new(Arc::clone(family), case.slice.clone(), requirement, candidates);
+    let mut read = RowRead::new(Arc::clone(family), (case.slice.clone(), 0), requirement, candidates);
     let (mut on_its_way, mut is_any_lost) = (read.begin(), false);
     let mut choices = case.choices.iter().cycle().map(|choice| usize::from(*choice));
     for _ in 0..200 {
@@ -211,7 +211,7 @@ proptest! {
         let copies: Vec<Copy> =
             case.replicas.iter().map(|(changes, _)| Copy::new(case.family, changes)).collect();
         let (resolved, is_any_lost) = carry(&case, &copies);
-        let Some(Resolved { version, consistent, repairs }) = resolved else {
+        let Some(Resolved { version, consistent, repairs, .. }) = resolved else {
             prop_assert!(is_any_lost, "all have answered");
             return Ok(());
         };
@@ -222,16 +222,16 @@ proptest! {
         let copy = |of: &IpAddr| at(of).unwrap().0;
         let all: Vec<RowVersion> =
             took_part.iter().map(|it| copy(it).version(&Slice::all(None))).collect();
-        let seen = version.resolve(family, &case.slice);
+        let seen = version.resolve(family, &case.slice, 0);
         let mut whole = RowVersion::merge(family, &all);
         whole.keep_within(family, &case.slice);
-        prop_assert_eq!(&seen, &whole.resolve(family, &case.slice));
+        prop_assert_eq!(&seen, &whole.resolve(family, &case.slice, 0));
         for (endpoint, lacking) in &repairs {
             copy(endpoint).repair(lacking);
         }
         for endpoint in &took_part {
             let own = copy(endpoint).version(&case.slice);
-            prop_assert_eq!(&own.resolve(family, &case.slice), &seen, "{}", endpoint);
+            prop_assert_eq!(&own.resolve(family, &case.slice, 0), &seen, "{}", endpoint);
         }
     }
 }

@@ -32,7 +32,7 @@ use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::mutation::{MutationBuilder, RowMutation};
 use crate::model::original_mutation::{
-    Room, add, check_end, family_named, read_key, read_mutation, read_row,
+    Room, check_end, family_named, read_key, read_mutation, read_row,
 };
 use crate::model::schema::{FamilyId, Schema};
 use std::borrow::Cow;
@@ -135,7 +135,9 @@ pub fn decode_binary(
             for _ in 0..2 {
                 row.bytes()?;
             }
-            let mut take = |parts: CellParts<'_>| add(&mut builder, parts);
+            let mut take = |parts: CellParts<'_>| {
+            builder.push(parts);
+        };
             let deletion = read_row(&mut row, schema.family(id), &mut room, &mut take)?;
             builder.delete_row(deletion);
             check_end(&row)?;

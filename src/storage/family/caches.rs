@@ -294,6 +294,7 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::Now;
     use crate::kit::disk::SimFileSystem;
     use crate::kit::storage::Blog;
     use crate::model::deletion::Deletion;
@@ -368,8 +369,9 @@ mod tests {
         let context = RequestContext::default();
         let read = |view: &View| {
             let budget = Budget::collecting(Access::Cached, &context);
-            let collect =
-                |row: &RowReader<'_, '_>, budget: &mut Budget<'_>| row.slice(&all, false, budget);
+            let collect = |row: &RowReader<'_, '_>, budget: &mut Budget<'_>| {
+                row.slice((&all, Now::At(0)), false, budget)
+            };
             family.read_with(view, &key, budget, collect).unwrap()
         };
         assert_eq!(family.view().tables[0].properties().tombstones, 0, "it is purged");

@@ -1,6 +1,7 @@
 //! Reads of one column family.
 
 use super::{ColumnFamily, Operation, View};
+use crate::base::clock::Now;
 use crate::base::context::RequestContext;
 use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
@@ -27,7 +28,12 @@ impl ColumnFamily {
         access: Access,
     ) -> Result<RowSlice, ReadError> {
         let budget = Budget::collecting(access, context);
-        self.read_row(key, budget, |row, budget| row.slice(slice, false, budget))
+        self.read_row(key, budget, |row, budget| row.slice((slice, self.now()), false, budget))
+    }
+
+    /// The present second, if it is needed.
+    fn now(&self) -> Now<'_> {
+        Now::Of(&*self.environment.clock)
     }
 
     /// Counts the columns or super columns that [`ColumnFamily::read`] would find.
@@ -39,7 +45,9 @@ impl ColumnFamily {
         access: Access,
     ) -> Result<usize, ReadError> {
         let budget = Budget::counting(access, context);
-        self.read_row(key, budget, |row, budget| Ok(row.slice(slice, true, budget)?.count))
+        self.read_row(key, budget, |row, budget| {
+            Ok(row.slice((slice, self.now()), true, budget)?.count)
+        })
     }
 
     /// Reads a slice of one row for other replicas, deletions included. Tombstones that are older
@@ -82,7 +90,7 @@ impl ColumnFamily {
         budget: &mut Budget<'_>,
         drop_expired: impl FnOnce(&mut RowVersion, &ColumnFamilySchema, i32),
     ) -> Result<RowVersion, ReadError> {
-        let mut version = row.version(slice, budget)?;
+        let mut version = row.version((slice, self.now()), budget)?;
         drop_expired(&mut version, &self.schema, self.gc_before());
         Ok(version)
     }
@@ -172,7 +180,7 @@ impl ColumnFamily {
         access: Access,
     ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
         self.scan_with(range, max_rows, context, access, |row, budget| {
-            row.slice(slice, false, budget)
+            row.slice((slice, self.now()), false, budget)
         })
     }
 

@@ -400,7 +400,7 @@ mod tests {
                 let slash = if within.is_empty() || name.is_empty() { "" } else { "/" };
                 let value = match cell.state() {
                     CellState::Live => format!("={}", text(cell.value())),
-                    CellState::Tombstone | CellState::SuperTombstone => " deleted".into(),
+                    _ => " deleted".into(),
                 };
                 words.push(format!("{within}{slash}{name}{value}@{}", cell.timestamp()));
             }

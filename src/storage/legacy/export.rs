@@ -470,6 +470,7 @@ fn leave_out(
         WriteError::KeyTooLong(_) => "keys that are too long",
         WriteError::RowTooLarge(_) => "rows of 2 GB and more",
         WriteError::OtherOrder(_) => "columns that 0.4 and 0.5 sort otherwise, or know as one",
+        WriteError::LaterCells(_) => "values that expire, or deletions that only CQL has",
         other => return Err(other),
     };
     let known = all.iter().position(|it| it.reason == reason);

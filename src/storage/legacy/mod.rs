@@ -66,6 +66,9 @@ pub enum WriteError {
     /// 0.4 and 0.5 know two names as one, or sort them otherwise.
     #[error("columns of row {0} have another order before 0.6")]
     OtherOrder(RowKey),
+    /// A value that expires, or a deletion that only CQL has.
+    #[error("a file of 0.6 cannot have all cells of row {0}")]
+    LaterCells(RowKey),
     /// A directory cannot take an export.
     #[error("{0}")]
     Folder(String),

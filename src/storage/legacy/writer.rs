@@ -101,7 +101,11 @@ impl TableWriter {
     /// the cells of the parts of a row in theirs. What is deleted may be told again in each part.
     /// After an error the table cannot be finished, unless the row is abandoned.
     pub fn push(&mut self, key: &DecoratedKey, version: &RowVersion) -> Result<(), WriteError> {
-        let pushed = self.begin(key).and_then(|()| self.row.push_version(version));
+        let pushed = if version.is_original() {
+            self.begin(key).and_then(|()| self.row.push_version(version))
+        } else {
+            Err(WriteError::LaterCells(key.key().clone()))
+        };
         self.has_failed |= pushed.is_err();
         pushed
     }

@@ -26,7 +26,7 @@ pub struct Properties {
     pub rows: u64,
     /// Number of cells, tombstones included.
     pub cells: u64,
-    /// Number of tombstones: of columns, super columns and rows.
+    /// Number of tombstones, of columns, super columns and rows, and of values that expire.
     pub tombstones: u64,
     /// Least local deletion time of a tombstone, in seconds; `i32::MAX` without any.
     pub min_local_deletion_time: i32,

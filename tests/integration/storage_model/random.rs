@@ -525,7 +525,7 @@ impl Case {
         let storage = self.rig.storage();
         let version =
             storage.family(id).read_version(&row_key, &slice, &context, Access::Cached).unwrap();
-        let resolved = version.resolve(storage.schema().family(id), &slice);
+        let resolved = version.resolve(storage.schema().family(id), &slice, self.rig.now().into());
         assert_eq!(resolved, answer, "{family} {key:?} {query:?} {version:?}");
         let count = self
             .rig
