@@ -131,7 +131,9 @@ pub(super) fn merge(
     }
     by_key
         .into_iter()
-        .map(|(key, versions)| merge_row(family, (slice, now), &endpoints, key.into_key(), &versions))
+        .map(|(key, versions)| {
+            merge_row(family, (slice, now), &endpoints, key.into_key(), &versions)
+        })
         .collect()
 }
 

@@ -5,6 +5,7 @@ use super::error::CqlError;
 use super::modify::{Change, JsonCell, Operation, Stamp};
 use super::rows::{ELEMENT, MARKER, Row, Slot, is_multicell};
 use super::terms::{Value, Values};
+use crate::model::cell::Expiry;
 use crate::model::comparator::composite;
 use crate::model::deletion::Deletion;
 use crate::model::mutation::MutationBuilder;
@@ -24,13 +25,18 @@ pub(super) type CellPlace = (Vec<u8>, Vec<u8>);
 pub(super) struct CellWriter<'w, 'b> {
     pub(super) table: &'w Table,
     pub(super) builder: &'w mut MutationBuilder<'b>,
+    pub(super) expiry: Option<Expiry>,
     pub(super) stamp: Stamp<'w>,
     pub(super) deletion: Deletion,
 }
 
 impl CellWriter<'_, '_> {
     fn put(&mut self, place: (&[u8], &[u8]), value: &[u8]) {
-        self.builder.insert(place, value, self.stamp.timestamp);
+        let timestamp = self.stamp.timestamp;
+        match self.expiry {
+            Some(expiry) => self.builder.insert_expiring(place, value, timestamp, expiry),
+            None => self.builder.insert(place, value, timestamp),
+        };
     }
 
     pub(super) fn mark(&mut self, marks: bool, place: &CellPlace) {

@@ -13,6 +13,7 @@ use super::rows::Row;
 use super::tables::TableRef;
 use super::terms::{Expression, Receiver, Typing, Values};
 use super::windows::RowSet;
+use crate::model::cell::Expiry;
 use crate::model::comparator::composite;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
@@ -341,8 +342,7 @@ impl ModificationPlan {
         self.timestamp.as_ref().map_or(Ok(None), |term| timestamp(term, values))
     }
 
-    /// Values cannot expire yet: only a time to live of zero is taken.
-    fn check_ttl(&self, values: &Values<'_>) -> Result<(), CqlError> {
+    fn expiry(&self, values: &Values<'_>, now: i32) -> Result<Option<Expiry>, CqlError> {
         let ttl = match &self.ttl {
             None => self.table.table.default_ttl,
             Some(ttl) => match ttl.evaluate(values)? {
@@ -361,10 +361,8 @@ impl ModificationPlan {
             let why = format!("ttl is too large. requested ({ttl}) maximum ({MAX_TTL})");
             return Err(CqlError::invalid(why));
         }
-        if ttl > 0 {
-            return Err(CqlError::unsupported("TTL"));
-        }
-        Ok(())
+        let expiry = Expiry { ttl: ttl as u32, at: i64::from(now) + i64::from(ttl) };
+        Ok((ttl > 0).then_some(expiry))
     }
 
     /// Adds the change of one row key to a mutation, whose family has been begun. `read` is the
@@ -382,8 +380,8 @@ impl ModificationPlan {
             targets.rows.delete(table, deletion, builder)?;
             return Ok(());
         }
-        self.check_ttl(values)?;
-        let mut writer = CellWriter { table, builder, stamp, deletion };
+        let expiry = self.expiry(values, stamp.now)?;
+        let mut writer = CellWriter { table, builder, expiry, stamp, deletion };
         let places = targets.rows.places(table);
         if let Some(json) = &targets.json {
             for place in &places {

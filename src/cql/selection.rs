@@ -447,8 +447,11 @@ impl Item {
             Kind::WriteTime(column) => {
                 row.cell(*column).map(|cell| Cow::Owned(cell.timestamp().to_be_bytes().to_vec()))
             }
-            // No cell expires yet.
-            Kind::Ttl(_) => None,
+            Kind::Ttl(column) => row.cell(*column).and_then(|cell| {
+                let seconds = context.moment.micros.div_euclid(1_000_000);
+                let left = cell.expiry().map(|expiry| (expiry.at - seconds) as i32);
+                left.map(|left| Cow::Owned(left.to_be_bytes().to_vec()))
+            }),
             Kind::Call(call, arguments) => {
                 let arguments = arguments.iter().map(|it| it.evaluate(row, context));
                 let arguments: Vec<Value<'_>> = arguments.collect::<Result<_, _>>()?;

@@ -541,9 +541,7 @@ mod tests {
     #[test]
     fn a_value_is_there_until_its_time() {
         let family = family(false);
-        let until = |name: &[u8], at| {
-            Cell::expiring((b"", name), b"v", 1, Expiry { ttl: 1, at })
-        };
+        let until = |name: &[u8], at| Cell::expiring((b"", name), b"v", 1, Expiry { ttl: 1, at });
         let cells = [until(b"a", 100), until(b"b", 101), until(b"c", 99), column("d", 1)];
         for (reversed, seen) in [(false, ["b", "d"]), (true, ["d", "b"])] {
             let slice = Slice::range(None, b"", b"", reversed, 2);

@@ -573,7 +573,10 @@ mod tests {
                 assert!(matches!(read(&context), Err(ReadError::TooLarge(_))), "{reversed}");
                 assert!(context.take(VALUE).is_ok(), "{reversed}");
                 let mut counting = Budget::counting(Access::Cached, &context);
-                assert_eq!(reader.slice((&slice, Now::At(0)), true, &mut counting).unwrap().count, 5);
+                assert_eq!(
+                    reader.slice((&slice, Now::At(0)), true, &mut counting).unwrap().count,
+                    5
+                );
             }
         }
     }

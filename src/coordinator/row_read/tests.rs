@@ -168,7 +168,8 @@ fn carry(case: &Case, copies: &[Copy]) -> (Option<Resolved>, bool) {
     let candidates = case.replicas.iter().enumerate();
     let candidates = candidates.map(|(place, (_, full))| (endpoint(place), *full));
     let requirement = Requirement::any(case.needed);
-    let mut read = RowRead::new(Arc::clone(family), (case.slice.clone(), 0), requirement, candidates);
+    let mut read =
+        RowRead::new(Arc::clone(family), (case.slice.clone(), 0), requirement, candidates);
     let (mut on_its_way, mut is_any_lost) = (read.begin(), false);
     let mut choices = case.choices.iter().cycle().map(|choice| usize::from(*choice));
     for _ in 0..200 {

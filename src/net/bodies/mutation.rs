@@ -136,8 +136,8 @@ pub fn decode_binary(
                 row.bytes()?;
             }
             let mut take = |parts: CellParts<'_>| {
-            builder.push(parts);
-        };
+                builder.push(parts);
+            };
             let deletion = read_row(&mut row, schema.family(id), &mut room, &mut take)?;
             builder.delete_row(deletion);
             check_end(&row)?;
