@@ -26,6 +26,17 @@ fn the_token_is_never_shown() {
 }
 
 #[test]
+fn only_a_file_can_require_its_cql_port() {
+    let comparators = ComparatorRegistry::default();
+    let cql = |path| Loader::for_tools(&comparators).load(path).unwrap().settings.cql.unwrap();
+    let file = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/storage-conf.xml"));
+    let (built_in, of_file) = (cql(None), cql(Some(file)));
+    assert_eq!((built_in.port, of_file.port), (9042, 9042));
+    assert!(!built_in.port_is_required && of_file.port_is_required);
+    assert_eq!(parse(OF_06).unwrap().settings.cql, None);
+}
+
+#[test]
 fn clients_see_the_comparator_that_their_release_had_for_the_system_keyspace() {
     for (text, comparator) in [(OF_05, Comparator::Utf8), (OF_06, Comparator::Bytes)] {
         let families = parse(text).unwrap().settings.system_column_families();

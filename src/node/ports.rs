@@ -150,3 +150,30 @@ pub(super) fn local_address(listening: &[Listening]) -> io::Result<SocketAddr> {
         None => Err(io::ErrorKind::NotConnected.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Loader;
+    use crate::kit::clock::ManualClock;
+    use crate::model::comparator::ComparatorRegistry;
+
+    #[tokio::test]
+    async fn the_node_does_without_a_taken_port_of_the_built_in_configuration() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let comparators = ComparatorRegistry::default();
+        let mut settings = Loader::for_tools(&comparators).load(None).unwrap().settings;
+        settings.thrift.port = 0;
+        let bind = |is_required| {
+            let mut settings = settings.clone();
+            let cql = settings.cql.as_mut().unwrap();
+            cql.port = taken.local_addr().unwrap().port();
+            cql.port_is_required = is_required;
+            let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
+            let ports = ClientPorts::new(&settings, &clock, &Budget::new(1), |_, _, _, _, _| ());
+            ports.bind().map(|bound| bound.len()).map_err(|error| error.to_string())
+        };
+        assert_eq!(bind(false), Ok(1));
+        assert!(bind(true).unwrap_err().contains("cannot listen for CQL clients on 127.0.0.1"));
+    }
+}

@@ -1,7 +1,7 @@
 //! Whole servers, and the storage core, as their users meet them.
 //!
-//! * One server: `startup`, `start_script`, `generations`, `login`, `comparators`, `isolation`,
-//!   `hostile`, `crash`, `backup`, `format`, `sstable_tools`, `admin`.
+//! * One server: `startup`, `start_script`, `generations`, `login`, `cql`, `comparators`,
+//!   `isolation`, `hostile`, `crash`, `backup`, `format`, `sstable_tools`, `admin`.
 //! * Rings of servers: `cluster`.
 //! * Old clients and applications: `clients`, `applications`.
 //! * The library: `embedding`, `wire` (the Thrift border without a server behind it), `idl`.
@@ -20,6 +20,7 @@ mod backup;
 mod clients;
 mod cluster;
 mod comparators;
+mod cql;
 mod crash;
 mod embedding;
 mod format;

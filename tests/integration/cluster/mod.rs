@@ -2,6 +2,7 @@
 //! promised while nodes are killed, paused, started again, and disagree.
 
 mod anti_entropy;
+mod cql_events;
 mod damage;
 mod dev_cluster;
 mod disturbances;

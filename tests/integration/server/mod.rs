@@ -59,16 +59,19 @@ pub(crate) fn program() -> &'static Path {
 /// Writes a configuration into `directory`, with ports on which nobody listens and with all data
 /// below it, and tells where Thrift clients will be served.
 pub(crate) fn configure(directory: &Path, options: &Options) -> SocketAddr {
-    let [thrift, storage, admin] = free_ports();
+    let [thrift, storage, admin, cql] = free_ports();
     let below = |name: &str| directory.join(name).display().to_string();
     let mut configuration = options.template.clone().unwrap_or_else(|| TEMPLATE.to_owned());
-    let own = Options::default()
+    let mut own = Options::default()
         .with("ThriftPort", &thrift.to_string())
         .with("StoragePort", &storage.to_string())
         .with("AdminPort", &admin.to_string())
         .with("DataFileDirectory", &below("data"))
         .with("CommitLogDirectory", &below("commitlog"))
         .with("SavedCachesDirectory", &below("saved_caches"));
+    if configuration.contains("<CqlPort>") {
+        own = own.with("CqlPort", &cql.to_string());
+    }
     for (element, text) in own.elements.iter().chain(&options.elements) {
         set(&mut configuration, element, text);
     }

@@ -1,0 +1,141 @@
+//! CQL on a built server: its port, its logins, and clients that mistake the port.
+
+use crate::server::{Options, Server, configure, free_ports, refused, serve};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+/// How long a client waits for an answer, on a machine that is busy with other tests.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Opcodes of the native protocol.
+pub(crate) const ERROR: u8 = 0x00;
+const STARTUP: u8 = 0x01;
+pub(crate) const READY: u8 = 0x02;
+const AUTHENTICATE: u8 = 0x03;
+const OPTIONS: u8 = 0x05;
+const SUPPORTED: u8 = 0x06;
+pub(crate) const REGISTER: u8 = 0x0B;
+pub(crate) const EVENT: u8 = 0x0C;
+const AUTH_RESPONSE: u8 = 0x0F;
+const AUTH_SUCCESS: u8 = 0x10;
+
+/// A raw client of version 4.
+pub(crate) struct CqlClient(TcpStream);
+
+/// A response.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) stream: i16,
+    pub(crate) opcode: u8,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+impl CqlClient {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(stream)
+    }
+
+    /// A connection after STARTUP, with the answer to it.
+    pub(crate) fn begin(address: SocketAddr) -> (Self, Answer) {
+        let mut client = Self::connect(address);
+        let answer = client.ask(STARTUP, b"\0\x01\0\x0BCQL_VERSION\0\x053.0.0");
+        (client, answer)
+    }
+
+    pub(crate) fn ask(&mut self, opcode: u8, body: &[u8]) -> Answer {
+        let mut frame = vec![4, 0, 0, 9, opcode];
+        frame.extend_from_slice(&(body.len() as u32).to_be_bytes());
+        frame.extend_from_slice(body);
+        self.0.write_all(&frame).unwrap();
+        let answer = self.answer();
+        assert_eq!(answer.stream, 9);
+        answer
+    }
+
+    pub(crate) fn answer(&mut self) -> Answer {
+        let mut head = [0; 9];
+        self.0.read_exact(&mut head).unwrap();
+        let [0x84, _, high, low, opcode, length @ ..] = head else { panic!("{head:?}") };
+        let mut body = vec![0; u32::from_be_bytes(length) as usize];
+        self.0.read_exact(&mut body).unwrap();
+        Answer { stream: i16::from_be_bytes([high, low]), opcode, body }
+    }
+}
+
+/// Where a server will serve CQL, and the options for that.
+fn with_cql() -> (SocketAddr, Options) {
+    let [port] = free_ports();
+    let options = Options::default().with("CqlPort", &port.to_string());
+    (SocketAddr::from((Ipv4Addr::LOCALHOST, port)), options)
+}
+
+#[test]
+fn a_server_with_a_cql_port_serves_drivers() {
+    let directory = tempfile::tempdir().unwrap();
+    let (address, options) = with_cql();
+    let server = Server::start(directory.path(), &options);
+    let line = format!("listening for CQL clients on {address}");
+    assert!(server.log().contains(&line), "{}", server.log());
+    let mut client = CqlClient::connect(address);
+    let supported = client.ask(OPTIONS, &[]);
+    assert!(supported.opcode == SUPPORTED && supported.text().contains("4/v4"), "{supported:?}");
+    let (mut client, answer) = CqlClient::begin(address);
+    assert_eq!(answer.opcode, READY);
+    assert_eq!(client.ask(REGISTER, b"\0\x01\0\x0DSTATUS_CHANGE").opcode, READY);
+
+    let mut thrift = TcpStream::connect(address).unwrap();
+    thrift.write_all(b"\x80\x01\0\x01\0\0\0\x10describe_version").unwrap();
+    let _ = thrift.read_to_end(&mut Vec::new());
+    assert!(server.log().contains("it speaks Thrift to the CQL port"), "{}", server.log());
+}
+
+#[test]
+fn without_a_configured_port_there_is_no_cql() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &Options::default());
+    assert!(server.log().contains("CQL is off: CqlPort is not set"), "{}", server.log());
+}
+
+#[test]
+fn a_configured_port_that_is_taken_stops_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let (address, options) = with_cql();
+    configure(directory.path(), &options);
+    let _taken = TcpListener::bind(address).unwrap();
+    let refusal = refused(&serve(directory.path()));
+    assert_eq!(refusal.exit_code, Some(3), "{}", refusal.text);
+    let text = format!("cannot listen for CQL clients on {address}");
+    assert!(refusal.text.contains(&text), "{}", refusal.text);
+}
+
+#[test]
+fn users_log_in_with_their_password_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let (address, options) = with_cql();
+    let authenticator = "org.apache.cassandra.auth.SimpleAuthenticator";
+    let thrift = configure(directory.path(), &options.with("Authenticator", authenticator));
+    let mut command = serve(directory.path());
+    for (name, text) in [("passwd", "jsmith=havebadpass\n"), ("access", "Keyspace1=jsmith\n")] {
+        let file = directory.path().join(name);
+        fs::write(&file, text).unwrap();
+        command.arg(format!("-D{name}.properties={}", file.display()));
+    }
+    let server = Server::launch(directory.path(), thrift, command);
+    let (mut client, answer) = CqlClient::begin(address);
+    assert_eq!(answer.opcode, AUTHENTICATE);
+    let refused = client.ask(AUTH_RESPONSE, b"\0\0\0\x0D\0jsmith\0wrong");
+    assert_eq!((refused.opcode, &refused.body[..4]), (ERROR, &[0, 0, 1, 0][..]), "{refused:?}");
+    assert!(server.log().contains("a login from 127.0.0.1 failed"), "{}", server.log());
+    let welcome = client.ask(AUTH_RESPONSE, b"\0\0\0\x13\0jsmith\0havebadpass");
+    assert_eq!(welcome.opcode, AUTH_SUCCESS, "{welcome:?}");
+}
