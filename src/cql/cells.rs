@@ -5,7 +5,7 @@ use super::error::CqlError;
 use super::modify::{Change, JsonCell, Operation, Stamp};
 use super::rows::{ELEMENT, MARKER, Row, Slot, is_multicell};
 use super::terms::{Value, Values};
-use crate::model::cell::Expiry;
+use crate::model::cell::{Expiry, MAX_NAME_LENGTH};
 use crate::model::comparator::composite;
 use crate::model::deletion::Deletion;
 use crate::model::mutation::MutationBuilder;
@@ -73,11 +73,11 @@ impl CellWriter<'_, '_> {
             Change::Clear => self.set(column, place, None),
             Change::SetField(at, value) => {
                 let Some(value) = value.evaluate(values)? else { return Ok(()) };
-                self.put_element(column, place, &(*at as u16).to_be_bytes(), value.as_deref());
+                self.put_element(column, place, &(*at as u16).to_be_bytes(), value.as_deref())?;
                 Ok(())
             }
             Change::ClearField(at) => {
-                self.put_element(column, place, &(*at as u16).to_be_bytes(), None);
+                self.put_element(column, place, &(*at as u16).to_be_bytes(), None)?;
                 Ok(())
             }
             Change::Append(value) => self.append(column, place, value.evaluate(values)?),
@@ -153,14 +153,23 @@ impl CellWriter<'_, '_> {
         place: &CellPlace,
         element: &[u8],
         value: Option<&[u8]>,
-    ) {
+    ) -> Result<(), CqlError> {
         let name = self.cell_name(column, place, Some(element));
+        if name.len() > MAX_NAME_LENGTH {
+            return Err(CqlError::invalid(format!(
+                "An element of {} is too long: with the name of the column it has {} bytes of at \
+                 most {MAX_NAME_LENGTH}",
+                self.table.columns[column].name,
+                name.len()
+            )));
+        }
         match value {
             Some(value) => self.put((&place.0, &name), value),
             None => {
                 self.builder.delete_column((&place.0, &name), self.deletion);
             }
         }
+        Ok(())
     }
 
     /// Adds elements at the end.
@@ -176,7 +185,7 @@ impl CellWriter<'_, '_> {
             let fields = collections::fields(&value)?;
             for (at, field) in fields.iter().enumerate() {
                 if field.is_some() {
-                    self.put_element(column, place, &(at as u16).to_be_bytes(), *field);
+                    self.put_element(column, place, &(at as u16).to_be_bytes(), *field)?;
                 }
             }
             return Ok(());
@@ -185,19 +194,19 @@ impl CellWriter<'_, '_> {
         match of_type {
             CqlType::Set(_) => {
                 for element in elements {
-                    self.put_element(column, place, element, Some(b""));
+                    self.put_element(column, place, element, Some(b""))?;
                 }
             }
             CqlType::Map(_) => {
                 for pair in elements.chunks_exact(2) {
-                    self.put_element(column, place, pair[0], Some(pair[1]));
+                    self.put_element(column, place, pair[0], Some(pair[1]))?;
                 }
             }
             _ => {
                 let first = self.stamp.chance.list_ticks(self.stamp.micros, elements.len());
                 for (tick, element) in (first..).zip(elements) {
                     let name = self.stamp.chance.uuid_at(tick);
-                    self.put_element(column, place, name.as_bytes(), Some(element));
+                    self.put_element(column, place, name.as_bytes(), Some(element))?;
                 }
             }
         }
@@ -216,7 +225,7 @@ impl CellWriter<'_, '_> {
         let first = self.stamp.chance.list_ticks(self.stamp.micros, elements.len());
         for (tick, element) in (first..).zip(elements.into_iter().rev()) {
             let name = self.stamp.chance.uuid_at(2 * PREPENDED_BEFORE - tick);
-            self.put_element(column, place, name.as_bytes(), Some(element));
+            self.put_element(column, place, name.as_bytes(), Some(element))?;
         }
         Ok(())
     }
@@ -241,12 +250,12 @@ impl CellWriter<'_, '_> {
                 .map(|(name, _)| name.get(cell_name.len() + 1..).unwrap_or_default().to_vec())
                 .collect();
             for name in named {
-                self.put_element(column, place, &name, None);
+                self.put_element(column, place, &name, None)?;
             }
             return Ok(());
         }
         for element in elements {
-            self.put_element(column, place, element, None);
+            self.put_element(column, place, element, None)?;
         }
         Ok(())
     }
@@ -268,7 +277,7 @@ impl CellWriter<'_, '_> {
                 None => return Err(CqlError::invalid("Invalid unset map key")),
             },
         };
-        self.put_element(column, place, &element, value);
+        self.put_element(column, place, &element, value)?;
         Ok(())
     }
 
@@ -289,7 +298,7 @@ impl CellWriter<'_, '_> {
                 key.into_owned()
             }
         };
-        self.put_element(column, place, &element, None);
+        self.put_element(column, place, &element, None)?;
         Ok(())
     }
 

@@ -207,9 +207,5 @@ fn directions<'s>(
             )));
         }
     }
-    if !order.is_empty() && order.len() < clustering.len() {
-        let missing = &clustering[order.len()];
-        return Err(CqlError::invalid(format!("Missing CLUSTERING ORDER for column {missing}")));
-    }
     Ok(order.iter().map(|(name, descends)| (name.as_str(), *descends)).collect())
 }

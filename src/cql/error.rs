@@ -1,6 +1,7 @@
 //! Errors of CQL, with the codes and fields of the native protocol.
 
 use super::wire::{Level, Malformed, put_int, put_short, put_short_bytes, put_string};
+use crate::model::comparator::hex;
 use crate::service::ServiceError;
 use std::fmt;
 
@@ -166,7 +167,7 @@ impl CqlError {
 
     /// No statement was prepared with this id.
     pub fn unprepared(id: &[u8]) -> Self {
-        let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = hex(id);
         let message = format!(
             "Prepared query with ID {hex} not found (either the query was not prepared on this \
              host (maybe the host has been restarted?) or you have prepared too many queries and \
@@ -246,7 +247,9 @@ impl CqlError {
                 put_string(keyspace, out);
                 put_string(function, out);
                 put_short(arguments.len() as u16, out);
-                arguments.iter().for_each(|argument| put_string(argument, out));
+                for argument in arguments {
+                    put_string(argument, out);
+                }
             }
             ErrorKind::AlreadyExists { keyspace, table } => {
                 put_string(keyspace, out);

@@ -151,6 +151,9 @@ pub async fn follow_ring(service: Weak<Service>, events: Arc<Events>, port: u16)
     }
 }
 
+/// An event of a node, for the address where it serves CQL.
+type NodeEvent = (IpAddr, fn(SocketAddr) -> Event);
+
 /// The nodes of the ring, and whether they seem alive.
 type Nodes = BTreeMap<IpAddr, bool>;
 
@@ -160,8 +163,8 @@ fn nodes(service: &Weak<Service>) -> Option<Nodes> {
 }
 
 /// The events that lead from the known nodes to those that are found.
-fn differences(known: &Nodes, found: &Nodes) -> Vec<(IpAddr, fn(SocketAddr) -> Event)> {
-    let mut events: Vec<(IpAddr, fn(SocketAddr) -> Event)> = Vec::new();
+fn differences(known: &Nodes, found: &Nodes) -> Vec<NodeEvent> {
+    let mut events: Vec<NodeEvent> = Vec::new();
     for (node, is_alive) in found {
         let before = known.get(node);
         if before.is_none() {

@@ -164,12 +164,12 @@ pub(super) fn end(mut flags: u8, compresses: bool, out: &mut Vec<u8>) {
     let body_at = if is_narrow { HEAD_BYTES - 1 } else { HEAD_BYTES };
     let body = out.get(body_at..).unwrap_or_default();
     if compresses && body.len() >= LEAST_COMPRESSED {
-        let mut compressed = (body.len() as u32).to_be_bytes().to_vec();
-        compressed.extend_from_slice(&lz4_flex::block::compress(body));
-        if compressed.len() < body.len() {
+        let mut packed = (body.len() as u32).to_be_bytes().to_vec();
+        packed.extend_from_slice(&lz4_flex::block::compress(body));
+        if packed.len() < body.len() {
             flags |= flag::COMPRESSED;
             out.truncate(body_at);
-            out.append(&mut compressed);
+            out.append(&mut packed);
         }
     }
     let length = (out.len().saturating_sub(body_at) as u32).to_be_bytes();

@@ -8,7 +8,7 @@ use super::cells::CellWriter;
 use super::error::CqlError;
 use super::functions::Chance;
 use super::relations::Named;
-use super::restrictions::{Keys, Purpose, Restrictions};
+use super::restrictions::{Keys, Purpose, Restrictions, check_length};
 use super::rows::Row;
 use super::tables::TableRef;
 use super::terms::{Expression, Receiver, Typing, Values};
@@ -334,6 +334,7 @@ impl ModificationPlan {
             .clustering()
             .map(|column| part(column).map(Cow::Owned))
             .collect::<Result<_, CqlError>>()?;
+        check_length(&row)?;
         Ok(Targets { keys, rows: RowSet::one(table, row), json: Some(cells) })
     }
 

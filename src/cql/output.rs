@@ -39,6 +39,8 @@ pub(super) struct Output<'e> {
     pub(super) passed: usize,
     /// Place of the last row.
     pub(super) last: Option<(Vec<u8>, Place)>,
+    /// Rows that its partition may still have.
+    pub(super) left_after_last: usize,
     /// State for the next page.
     pub(super) ended_at: Option<PagingState>,
     pub(super) has_more: bool,
@@ -112,6 +114,7 @@ impl Output<'_> {
         self.page_left = self.page_left.saturating_sub(1);
         self.left = self.left.saturating_sub(1);
         self.left_in_partition = self.left_in_partition.saturating_sub(1);
+        self.left_after_last = self.left_in_partition;
         Ok(())
     }
 
@@ -193,7 +196,7 @@ impl Output<'_> {
             after,
             passed: self.passed,
             left: self.left,
-            left_in_partition: self.left_in_partition,
+            left_in_partition: self.left_after_last,
         });
     }
 

@@ -135,8 +135,8 @@ impl<E: Execute> Protocol for Cql<E> {
         if let Ok(found) = body {
             match memory(&head, found, room) {
                 Ok(needed) if needed > UNCHARGED_BYTES => {
-                    let held = charge.insert(Charge::new(Arc::clone(&room.memory)));
-                    if !held.try_set(needed) {
+                    let taken = charge.insert(Charge::new(Arc::clone(&room.memory)));
+                    if !taken.try_set(needed) {
                         return Ok(Decoded::NoMemory(needed));
                     }
                 }

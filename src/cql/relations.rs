@@ -87,6 +87,11 @@ impl Condition {
                 let receiver = receiver.part(format!("in({})", receiver.name), list);
                 Right::List(Expression::new(term, &receiver, typing)?)
             }
+            Object::Term(Term::Call(function, arguments))
+                if left == Left::Token && function.name == "token" =>
+            {
+                Right::One(token_of(arguments, named, typing)?)
+            }
             Object::Term(term) => Right::One(Expression::new(term, &receiver, typing)?),
             Object::List(terms) => {
                 let terms = terms.iter().map(|term| Expression::new(term, &receiver, typing));
@@ -261,6 +266,30 @@ fn of_columns(
     let tuple = CqlType::Tuple(types.collect());
     let receiver = within.receiver(&format!("({})", names.join(",")), tuple);
     Ok((Left::Columns(columns), receiver))
+}
+
+/// `token(…)` of values for the columns of the partition key.
+fn token_of(
+    arguments: &[Term],
+    named: &Named<'_>,
+    typing: &mut Typing<'_>,
+) -> Result<Expression, CqlError> {
+    let key = 0..named.table.key_length();
+    if arguments.len() != key.len() {
+        return Err(CqlError::invalid(format!(
+            "Invalid number of arguments in call to function system.token: {} required but {} \
+             provided",
+            key.len(),
+            arguments.len()
+        )));
+    }
+    let types = key.clone().map(|column| named.table.columns[column].of_type.clone());
+    let call = functions::token_call(types.collect(), named.partitioner);
+    let arguments = arguments
+        .iter()
+        .zip(key)
+        .map(|(argument, column)| Expression::new(argument, &named.of_column(column), typing));
+    Ok(Expression::Call(call, arguments.collect::<Result<_, _>>()?))
 }
 
 /// A relation as in messages.

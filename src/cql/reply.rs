@@ -29,7 +29,7 @@ pub struct Columns {
     count: i32,
     /// Keyspace and table, if all are of one.
     table: Option<Vec<u8>>,
-    columns: Vec<u8>,
+    encoded: Vec<u8>,
 }
 
 impl Columns {
@@ -44,8 +44,8 @@ impl Columns {
     /// Adds a column of the table; `put_type` writes the `[option]` of its type.
     pub fn push(&mut self, name: &str, put_type: impl FnOnce(&mut Vec<u8>)) {
         self.count += 1;
-        put_string(name, &mut self.columns);
-        put_type(&mut self.columns);
+        put_string(name, &mut self.encoded);
+        put_type(&mut self.encoded);
     }
 
     /// Adds a column of any table. Only where [`Columns::default`] was the beginning.
@@ -55,8 +55,8 @@ impl Columns {
         name: &str,
         put_type: impl FnOnce(&mut Vec<u8>),
     ) {
-        put_string(keyspace, &mut self.columns);
-        put_string(table, &mut self.columns);
+        put_string(keyspace, &mut self.encoded);
+        put_string(table, &mut self.encoded);
         self.push(name, put_type);
     }
 
@@ -72,7 +72,7 @@ impl Columns {
     fn put(&self, out: &mut Vec<u8>) {
         if self.count > 0 {
             out.extend_from_slice(self.table.as_deref().unwrap_or_default());
-            out.extend_from_slice(&self.columns);
+            out.extend_from_slice(&self.encoded);
         }
     }
 }
@@ -140,7 +140,9 @@ impl<'a> Reply<'a> {
         put_int(markers.count, out);
         if version >= 4 {
             put_int(key.len() as i32, out);
-            key.iter().for_each(|marker| put_short(*marker, out));
+            for marker in key {
+                put_short(*marker, out);
+            }
         }
         markers.put(out);
         put_int(if result.count == 0 { NO_METADATA } else { result.flags() }, out);

@@ -7,6 +7,7 @@ use super::relations::{Check, Condition, Left, Named};
 use super::rows;
 use super::terms::{Typing, Values};
 use super::windows::{Edge, RowSet, Span};
+use crate::model::cell::MAX_NAME_LENGTH;
 use crate::model::key::RowKey;
 use crate::model::table::Table;
 use std::borrow::Cow;
@@ -353,6 +354,9 @@ impl Restrictions {
                 _ => end = edge,
             }
         }
+        for values in prefixes.iter().chain([&start.values, &end.values]) {
+            check_length(values)?;
+        }
         Ok(RowSet::new(table, prefixes, Span { start, end }))
     }
 
@@ -391,18 +395,23 @@ impl Restrictions {
 
 /// A key of a partition, checked.
 pub(super) fn row_key(parts: &[&[u8]]) -> Result<RowKey, CqlError> {
+    let length: usize = parts.iter().map(|part| part.len() + 3).sum();
+    if parts.len() > 1 && length > MAX_NAME_LENGTH {
+        return Err(too_long_key(length));
+    }
     let bytes = rows::partition_key(parts);
     if bytes.is_empty() {
         return Err(CqlError::invalid("Key may not be empty"));
     }
-    if bytes.len() > usize::from(u16::MAX) {
-        return Err(CqlError::invalid(format!(
-            "Key length of {} is longer than maximum of {}",
-            bytes.len(),
-            u16::MAX
-        )));
+    if bytes.len() > MAX_NAME_LENGTH {
+        return Err(too_long_key(bytes.len()));
     }
     Ok(RowKey::new(&bytes))
+}
+
+fn too_long_key(length: usize) -> CqlError {
+    let why = format!("Key length of {length} is longer than maximum of {MAX_NAME_LENGTH}");
+    CqlError::invalid(why)
 }
 
 /// Whether an operator names values.
@@ -414,6 +423,17 @@ fn is_value(operator: Operator) -> bool {
 fn is_slice(operator: Operator) -> bool {
     use Operator::{Greater, GreaterOrEqual, Less, LessOrEqual};
     matches!(operator, Less | LessOrEqual | Greater | GreaterOrEqual)
+}
+
+/// Names have at most 65535 bytes, and each component of a composite has three more.
+pub(super) fn check_length(values: &[Cow<'_, [u8]>]) -> Result<(), CqlError> {
+    let length: usize = values.iter().map(|value| value.len() + 3).sum();
+    if length <= MAX_NAME_LENGTH {
+        return Ok(());
+    }
+    Err(CqlError::invalid(format!(
+        "The sum of all clustering columns is too long ({length} > {MAX_NAME_LENGTH})"
+    )))
 }
 
 fn too_many() -> CqlError {
@@ -531,13 +551,6 @@ fn check_pair(one: &Condition, other: &Condition, named: &Named<'_>) -> Result<(
     let shared = one.columns().iter().find(|it| other.columns().contains(it));
     let Some(column) = shared else { return Ok(()) };
     let name = &table.columns[*column].name;
-    let is_multi = |it: &Condition| matches!(it.left, Left::Columns(_));
-    if is_multi(one) != is_multi(other) && is_slice(one.operator) && is_slice(other.operator) {
-        return Err(CqlError::invalid(format!(
-            "Column \"{name}\" cannot be restricted by both a tuple notation inequality and a \
-             single column inequality ({name})"
-        )));
-    }
     let contains = |it: &Condition| {
         matches!(it.operator, Operator::Contains | Operator::ContainsKey)
             || matches!(it.left, Left::Element(..))

@@ -221,6 +221,7 @@ impl SelectPlan {
             rows,
             passed: 0,
             last: None,
+            left_after_last: left_in_partition,
             ended_at: None,
             has_more: false,
             resumes,
@@ -455,11 +456,7 @@ impl<'r> Reader<'r> {
             None => self.read_statics(key).await?,
         };
         let mut has_rows = after.is_some();
-        let mut order = self.windows.to_vec();
-        if is_reversed {
-            order.reverse();
-        }
-        for window in order {
+        for window in self.ordered_windows() {
             let passed = window.passed(self.family(), table, after.as_ref(), is_reversed);
             let Resumed::After(mut passed) = passed else { continue };
             let resumes_within = after.take().filter(|_| table.form == Form::Dense);
@@ -468,16 +465,20 @@ impl<'r> Reader<'r> {
                 let slice = window.slice(self.family(), passed.as_deref(), is_reversed, wanted);
                 let asked = slice.asked_names().map_or(slice.limit(), <[_]>::len);
                 let mut found = self.read(key, &slice).await?;
-                let is_last = found.count < asked || asked == 0 || window.is_names();
+                let is_last = found.count < asked || asked == 0 || window.is_bounded();
+                let last_name = found.cells.last().map(|it| window.name_of(table, it).to_vec());
                 let own_statics = take_statics(table, &mut found.cells);
                 if !own_statics.is_empty() {
                     statics = own_statics;
                 }
-                let cells = &found.cells;
                 let family = self.family();
+                if is_reversed && table.form == Form::Dense && table.in_super_name > 0 {
+                    reverse_columns(family, &mut found.cells);
+                }
+                let cells = &found.cells;
                 let partition = Partition { table, family, key, statics: &statics, cells };
                 let mut groups = partition.groups();
-                if is_reversed && window.is_names() {
+                if is_reversed && window.is_bounded() {
                     groups.reverse();
                 }
                 for group in groups {
@@ -497,7 +498,7 @@ impl<'r> Reader<'r> {
                 if is_last {
                     break;
                 }
-                passed = cells.last().map(|cell| window.name_of(table, cell).to_vec());
+                passed = last_name;
                 tokio::task::yield_now().await;
             }
         }
@@ -507,6 +508,14 @@ impl<'r> Reader<'r> {
             output.add(&partition.static_row(), Some((key, Place::default())))?;
         }
         Ok(!output.is_done())
+    }
+
+    fn ordered_windows(&self) -> Vec<Window> {
+        let mut windows = self.windows.to_vec();
+        if self.plan.is_reversed {
+            windows.reverse();
+        }
+        windows
     }
 
     async fn read_statics(&self, key: &RowKey) -> Result<Vec<Cell>, CqlError> {
@@ -559,7 +568,7 @@ impl<'r> Reader<'r> {
                     continue;
                 }
                 passed = None;
-                let is_cut = !window.is_names() && found.count >= slice.limit();
+                let is_cut = !window.is_bounded() && found.count >= slice.limit();
                 let own_statics = take_statics(table, &mut found.cells);
                 if found.cells.is_empty() && own_statics.is_empty() {
                     continue;
@@ -611,6 +620,12 @@ impl<'r> Reader<'r> {
     }
 }
 
+/// Turns the columns of each super column round: they ascend in any answer.
+fn reverse_columns(family: &ColumnFamilySchema, cells: &mut [Cell]) {
+    let is_same = |a: &Cell, b: &Cell| family.is_one_super_column(a.super_name(), b.super_name());
+    cells.chunk_by_mut(is_same).for_each(<[Cell]>::reverse);
+}
+
 /// Whether a row of a super column is after the place where the last page ended within it.
 fn is_after(
     family: &ColumnFamilySchema,
@@ -620,9 +635,7 @@ fn is_after(
 ) -> bool {
     place.is_some_and(|place| {
         let order = family.compare(cell.place(), (&place.super_name, &place.name));
-        // The columns of a super column ascend in any answer.
-        let is_same = family.is_one_super_column(cell.super_name(), &place.super_name);
-        if is_reversed && !is_same { order.is_lt() } else { order.is_gt() }
+        if is_reversed { order.is_lt() } else { order.is_gt() }
     })
 }
 

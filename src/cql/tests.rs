@@ -455,7 +455,7 @@ fn room() -> Room {
 #[test]
 fn a_request_is_refused_when_there_is_no_memory_for_it() {
     let (cql, _) = cql(false);
-    let bytes = request(4, 0, 5, opcode::QUERY, &[0; 100_000]);
+    let bytes = request(4, 0, 5, opcode::QUERY, &vec![0; 100_000]);
     let room = Room { memory: Budget::new(50_000), ..room() };
     let mut framing = cql.connect(SocketAddr::from(([127, 0, 0, 1], 1))).0;
     let decoded = cql.decode(&mut framing, &bytes, &room);
@@ -558,7 +558,9 @@ proptest! {
         let (cql, _) = cql(has_users);
         let frames = frames();
         let mut bytes = frames[0].clone();
-        order.iter().for_each(|frame| bytes.extend_from_slice(&frames[*frame]));
+        for frame in &order {
+            bytes.extend_from_slice(&frames[*frame]);
+        }
         for (at, value) in damage {
             let at = at.index(bytes.len());
             bytes[at] = value;

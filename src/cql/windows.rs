@@ -185,6 +185,9 @@ impl<'v> RowSet<'v> {
         let level = |values: &[Cow<'v, [u8]>], wanted, is_composite| {
             self.part(table, values, wanted, is_composite)
         };
+        if count == 0 {
+            return Window { super_name: None, part: Part::Row };
+        }
         if table.in_super_name == 0 {
             return Window { super_name: None, part: level(prefix, count, inner) };
         }
@@ -266,6 +269,8 @@ pub(super) struct Window {
 /// Names of one level.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Part {
+    /// All of them, as the one row of a partition without clustering columns.
+    Row,
     /// Sorted.
     Names(Vec<Vec<u8>>),
     /// From one name to another, both included; empty for an open end.
@@ -282,6 +287,7 @@ impl Window {
         let first = |it: &Self| match &it.part {
             Part::Names(names) => names.first().cloned().unwrap_or_default(),
             Part::Range(start, _) => start.clone(),
+            Part::Row => Vec::new(),
         };
         let outer = |it: &Self| it.super_name.clone().unwrap_or_default();
         let by_super = family.comparator().compare(&outer(self), &outer(other));
@@ -300,6 +306,7 @@ impl Window {
         let super_name = self.super_name.as_deref();
         let order = family.comparator_below(super_name);
         match &self.part {
+            Part::Row => Slice::all(None),
             Part::Names(names) => {
                 let is_left = |name: &&Vec<u8>| {
                     after.is_none_or(|after| {
@@ -323,9 +330,9 @@ impl Window {
         }
     }
 
-    /// Whether it is a list of names.
-    pub(super) fn is_names(&self) -> bool {
-        matches!(self.part, Part::Names(_))
+    /// Whether one read finds all of it.
+    pub(super) fn is_bounded(&self) -> bool {
+        matches!(self.part, Part::Names(_) | Part::Row)
     }
 
     /// Whether it begins at the beginning of a partition.
@@ -356,6 +363,9 @@ impl Window {
         is_reversed: bool,
     ) -> Resumed {
         let Some(Place { super_name, name }) = after else { return Resumed::After(None) };
+        if self.part == Part::Row {
+            return Resumed::Never;
+        }
         let Some(own) = &self.super_name else {
             let passed = if table.in_super_name > 0 { super_name } else { name };
             return Resumed::After(Some(passed.clone()));

@@ -223,7 +223,9 @@ pub(super) fn put_string(text: &str, out: &mut Vec<u8>) {
 /// Writes `[string list]`.
 pub(super) fn put_string_list(texts: &[&str], out: &mut Vec<u8>) {
     put_short(texts.len() as u16, out);
-    texts.iter().for_each(|text| put_string(text, out));
+    for text in texts {
+        put_string(text, out);
+    }
 }
 
 /// Writes `[bytes]`, of a value that is shorter than a frame.

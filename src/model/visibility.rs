@@ -5,9 +5,8 @@
 //! newer. What is hidden is dropped wherever a row is written or sent; the deletion itself stays.
 //! Files also keep the hidden deletions of super columns: see [`Purge::keeps_in_file`].
 //!
-//! A deletion is expired when its grace period is over; so is a cell whose value has come to its end
-//! so long ago. Replicas do not tell each other of expired
-//! deletions. A compaction purges one only where nothing that it could hide is left outside of the
+//! A deletion is expired when its grace period is over; so is a cell whose value has come to its
+//! end so long ago. Replicas do not tell each other of expired deletions. A compaction purges one only where nothing that it could hide is left outside of the
 //! compaction, which is so if nothing there that may hold the row has a timestamp as old as the
 //! deletion's, or older. An SSTable that surely does not hold the row does not count; else the
 //! least timestamp of the whole file or memtable decides, deletions included. Memtables count, also

@@ -374,7 +374,8 @@ impl<'f, 's> RowReader<'f, 's> {
         MergedCells::merging(self.family, reversed, cursors)
     }
 
-    /// The part of the slice that is visible now; [`ReadError::WouldBlock`] if that is more work than the
+    /// The part of the slice that is visible now; [`ReadError::WouldBlock`] if that is more work
+    /// than the
     /// budget allows.
     pub fn slice(
         &self,

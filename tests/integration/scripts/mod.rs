@@ -8,6 +8,7 @@
 
 mod config;
 mod coordinator;
+mod cql;
 mod gossip;
 mod member;
 mod repair;
