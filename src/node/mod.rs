@@ -92,7 +92,7 @@ pub enum NodeError {
     Identity(#[from] IdentityError),
     /// The address of a port for clients cannot be used.
     #[error("cannot listen for {clients} on {address}: {source}. Is another server running?")]
-    Bind { clients: String, address: SocketAddr, source: io::Error },
+    Bind { clients: &'static str, address: SocketAddr, source: io::Error },
     /// The operating system gives no threads.
     #[error("cannot start the threads of the replica: {0}")]
     Threads(#[source] io::Error),

@@ -7,7 +7,6 @@ use crate::config::Settings;
 use crate::config::settings::{CqlSettings, ListenerSettings};
 use crate::server::{Limits, Server, ServerOptions, listen};
 use crate::service::Service;
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,21 +29,19 @@ impl ClientPort {
         }
     }
 
+    /// Its clients, for people.
+    fn clients(&self) -> &'static str {
+        match self {
+            Self::Thrift(_) => "Thrift clients",
+            Self::Cql(_) => "CQL clients",
+        }
+    }
+
     /// Whether the node cannot do without it.
     fn is_required(&self) -> bool {
         match self {
             Self::Thrift(_) => true,
             Self::Cql(port) => port.port_is_required,
-        }
-    }
-}
-
-/// The clients of the port, for people.
-impl fmt::Display for ClientPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Thrift(port) => write!(f, "Thrift clients of {}", port.api_version),
-            Self::Cql(_) => f.write_str("CQL clients"),
         }
     }
 }
@@ -105,16 +102,14 @@ impl ClientPorts {
     /// Binds all ports, except those that are taken and that the node can do without.
     pub(super) fn bind(&self) -> Result<Vec<Listening>, NodeError> {
         let bind = |port: &ClientPort| {
-            let address = port.address();
+            let (address, clients) = (port.address(), port.clients());
             match listen(address) {
                 Ok(listener) => Some(Ok(Listening { listener, port: port.clone() })),
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse && !port.is_required() => {
-                    log::warn!("the port for {port} is taken, so that there is no CQL: {address}");
+                    log::warn!("the port for {clients} is taken, so that none can come: {address}");
                     None
                 }
-                Err(source) => {
-                    Some(Err(NodeError::Bind { clients: port.to_string(), address, source }))
-                }
+                Err(source) => Some(Err(NodeError::Bind { clients, address, source })),
             }
         };
         self.ports.iter().filter_map(bind).collect()
@@ -123,8 +118,12 @@ impl ClientPorts {
     /// Logs the addresses of the additional ports, as the system chose them.
     pub(super) fn log_further(&self, listening: &[Listening]) {
         for Listening { listener, port } in listening.iter().skip(1) {
-            if let Ok(address) = listener.local_addr() {
-                log::info!("listening for {port} on {address}");
+            let Ok(address) = listener.local_addr() else { continue };
+            match port {
+                ClientPort::Thrift(ListenerSettings { api_version, .. }) => {
+                    log::info!("listening for Thrift clients of {api_version} on {address}");
+                }
+                ClientPort::Cql(_) => log::info!("listening for CQL clients on {address}"),
             }
         }
         if !self.ports.iter().any(|port| matches!(port, ClientPort::Cql(_))) {
