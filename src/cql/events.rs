@@ -249,6 +249,7 @@ mod tests {
         IpAddr::from([10, 0, 0, last])
     }
 
+    #[allow(clippy::option_option, reason = "nothing yet, the end, or an event")]
     fn next(registration: &Registration) -> Option<Option<Vec<u8>>> {
         poll_fn(|context| registration.poll_next(context)).now_or_never()
     }

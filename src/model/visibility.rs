@@ -6,12 +6,13 @@
 //! Files also keep the hidden deletions of super columns: see [`Purge::keeps_in_file`].
 //!
 //! A deletion is expired when its grace period is over; so is a cell whose value has come to its
-//! end so long ago. Replicas do not tell each other of expired deletions. A compaction purges one only where nothing that it could hide is left outside of the
-//! compaction, which is so if nothing there that may hold the row has a timestamp as old as the
-//! deletion's, or older. An SSTable that surely does not hold the row does not count; else the
-//! least timestamp of the whole file or memtable decides, deletions included. Memtables count, also
-//! those that are being flushed. (From 0.6.6 on the original asked the filters of the other
-//! SSTables for the wrong key, and never asked the memtables: deleted data came back.)
+//! end so long ago. Replicas do not tell each other of expired deletions. A compaction purges one
+//! only where nothing that it could hide is left outside of the compaction, which is so if nothing
+//! there that may hold the row has a timestamp as old as the deletion's, or older. An SSTable that
+//! surely does not hold the row does not count; else the least timestamp of the whole file or
+//! memtable decides, deletions included. Memtables count, also those that are being flushed. (From
+//! 0.6.6 on the original asked the filters of the other SSTables for the wrong key, and never asked
+//! the memtables: deleted data came back.)
 //!
 //! Hints need no place here: a hint is dropped before it is as old as `GCGraceSeconds`, so that the
 //! deletion of what it holds is still in its grace period. The same holds for a repair: it must

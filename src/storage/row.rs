@@ -375,8 +375,7 @@ impl<'f, 's> RowReader<'f, 's> {
     }
 
     /// The part of the slice that is visible now; [`ReadError::WouldBlock`] if that is more work
-    /// than the
-    /// budget allows.
+    /// than the budget allows.
     pub fn slice(
         &self,
         (slice, now): (&Slice, Now<'_>),
