@@ -343,7 +343,8 @@ impl ModificationPlan {
         self.timestamp.as_ref().map_or(Ok(None), |term| timestamp(term, values))
     }
 
-    fn expiry(&self, values: &Values<'_>, now: i32) -> Result<Option<Expiry>, CqlError> {
+    /// The end of the values that are written; `None` if they stay.
+    pub(super) fn expiry(&self, values: &Values<'_>, now: i32) -> Result<Option<Expiry>, CqlError> {
         let ttl = match &self.ttl {
             None => self.table.table.default_ttl,
             Some(ttl) => match ttl.evaluate(values)? {

@@ -8,6 +8,7 @@ use super::comparator::{CLASS_PREFIX, Comparator, top_level_parts};
 use super::schema::ColumnFamilyKind;
 use super::types::{CqlType, Native};
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 /// The column of a sparse table that holds the columns which are not declared.
@@ -96,7 +97,7 @@ pub struct DeclaredColumn {
 }
 
 /// A column family as CQL sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Table {
     /// Partition key, clustering, static and regular columns, the last two sorted by the names of
     /// their cells: the order of `SELECT *`.
@@ -188,6 +189,18 @@ impl Table {
     /// Numbers of the regular columns.
     pub fn regular(&self) -> std::ops::Range<usize> {
         self.statics().end..self.columns.len()
+    }
+}
+
+/// One line, since tables stand in settings: all that makes two tables differ.
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { columns, form, in_super_name, is_composite, default_ttl } = self;
+        write!(f, "{form:?} {in_super_name} {is_composite:?} ttl {default_ttl}:")?;
+        columns.iter().try_for_each(|column| {
+            let Column { name, of_type, kind, cell_name } = column;
+            write!(f, " {name} {of_type} {kind:?} {},", cell_name.escape_ascii())
+        })
     }
 }
 
