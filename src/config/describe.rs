@@ -95,6 +95,7 @@ fn write_family(text: &mut String, family: &ColumnFamilySettings) -> fmt::Result
     if let Some(period) = family.flush_period {
         writeln!(text, "      FlushPeriodInMinutes = {}", period.as_secs() / 60)?;
     }
+    writeln!(text, "      Table = {}", schema.table)?;
     match &schema.comment {
         Some(comment) => writeln!(text, "      Comment = {}", comment.escape_debug()),
         None => Ok(()),

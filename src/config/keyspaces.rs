@@ -1,6 +1,7 @@
 //! Keyspaces and column families of a document.
 
 use super::classes::{SnitchName, StrategyName};
+use super::declared;
 use super::document::{Document, Value, parse_double};
 use super::error::{ConfigError, Place, Problem};
 use super::settings::{
@@ -283,31 +284,32 @@ impl<'a> KeyspaceReader<'_, 'a> {
     /// children.
     fn column_families(&mut self, inherited: &Inherited) -> Vec<ColumnFamilySettings> {
         let mut families: Vec<ColumnFamilySettings> = Vec::new();
-        let mut index_by_name: BTreeMap<String, usize> = BTreeMap::new();
+        let mut first_by_name: BTreeMap<&str, (&Element, usize)> = BTreeMap::new();
         for element in self.children("ColumnFamily") {
-            let Some(mut family) = self.column_family(element, inherited) else { continue };
-            let index = index_by_name.entry(family.schema.name.clone()).or_insert(families.len());
-            let Some(known) = families.get_mut(*index) else {
+            let name = element.attribute("Name").map_or("", |attribute| attribute.value.trim());
+            let known = first_by_name.get(name).copied();
+            let parent = known.map_or(element, |(first, _)| first);
+            let Some(family) = self.column_family(element, parent, inherited) else { continue };
+            let Some((first, index)) = known else {
+                first_by_name.insert(name, (element, families.len()));
                 families.push(family);
                 continue;
             };
             let text = format!(
-                "column family {} is given on line {} already; these attributes count",
-                family.schema.name, known.line
+                "column family {name} is given on line {} already; these attributes count",
+                first.line
             );
             self.doc.notes.warn(element.line, text);
-            let schema = Arc::unwrap_or_clone(family.schema);
-            let comment = known.schema.comment.clone();
-            family.schema = Arc::new(ColumnFamilySchema { comment, ..schema });
-            family.labels = known.labels.clone();
-            *known = family;
+            families[index] = family;
         }
         families
     }
 
+    /// The column family of an element with the children of another.
     fn column_family(
         &mut self,
         element: &'a Element,
+        parent: &'a Element,
         inherited: &Inherited,
     ) -> Option<ColumnFamilySettings> {
         let name = self.doc.accept(self.column_family_name(element))?.text;
@@ -316,6 +318,9 @@ impl<'a> KeyspaceReader<'_, 'a> {
         let (storage, is_checked) = (self.storage, self.replication.do_consistency_checks);
         let mut family = FamilyReader { doc: self.doc, comparators, element, place };
         let kind = family.kind(name);
+        let table = kind
+            .as_ref()
+            .map(|it| declared::table(family.doc, [element, parent], &family.place, it));
         let keys_cached = family.attribute("KeysCached");
         let keys_cached = keys_cached.or(family.attribute("KeysCachedFraction"));
         let keys_cached = family.doc.read_or(keys_cached, inherited.keys_cached, cache_size);
@@ -333,9 +338,10 @@ impl<'a> KeyspaceReader<'_, 'a> {
         let read_repair_chance = family.read("ReadRepairChance", chance, share);
         Some(ColumnFamilySettings {
             schema: Arc::new(ColumnFamilySchema {
-                comment: child_text(element, "Comment").map(str::to_owned),
+                comment: child_text(parent, "Comment").map(str::to_owned),
                 gc_grace: gc_grace.unwrap_or(storage.gc_grace),
                 read_repair_chance,
+                table: Arc::new(table?),
                 ..ColumnFamilySchema::new(self.name.clone(), name.to_owned(), kind?)
             }),
             line: element.line,
@@ -348,7 +354,7 @@ impl<'a> KeyspaceReader<'_, 'a> {
             max_compaction_threshold,
             compression,
             flush_period: flush_period.flatten(),
-            labels: labels(element, inherited.row_key.as_deref()),
+            labels: labels(parent, inherited.row_key.as_deref()),
         })
     }
 

@@ -8,6 +8,7 @@
 mod addresses;
 pub mod classes;
 pub mod datacenters;
+mod declared;
 mod describe;
 mod directories;
 mod document;

@@ -6,7 +6,7 @@
 
 use super::comparator::{CLASS_PREFIX, Comparator, top_level_parts};
 use super::schema::ColumnFamilyKind;
-use super::types::{CqlType, Native};
+use super::types::{CqlType, Native, quoted};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -96,6 +96,25 @@ pub struct DeclaredColumn {
     pub of_type: CqlType,
 }
 
+impl DeclaredColumn {
+    /// A column of this name, as its comparator shows it; the error says why there is none.
+    pub fn new(name: &str, of_type: CqlType, comparator: &Comparator) -> Result<Self, String> {
+        if is_composite(comparator) {
+            return Err("names of several components are not declared one by one".to_owned());
+        }
+        let cell_name = match components(comparator).pop() {
+            // Orders of an embedding program have no form for people that can be read.
+            Some((CqlType::Custom(class), _)) if !class.starts_with(CLASS_PREFIX) => name.into(),
+            Some((names, _)) if names != CqlType::Native(Native::Blob) => {
+                names.from_string(name).map_err(|invalid| invalid.to_string())?
+            }
+            _ => name.into(),
+        };
+        comparator.validate(&cell_name).map_err(|invalid| invalid.to_string())?;
+        Ok(Self { name: name.to_owned(), cell_name: cell_name.into(), of_type })
+    }
+}
+
 /// A column family as CQL sees it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Table {
@@ -167,6 +186,22 @@ impl Table {
         self.columns.iter().position(|column| column.name == name)
     }
 
+    /// Type of the value of a cell, by its name within a row or super column.
+    pub fn value_type(&self, name: &[u8]) -> Option<&CqlType> {
+        let regular = &self.columns[self.regular()];
+        let Form::Sparse { has_rest, .. } = self.form else {
+            return regular.first().map(|column| &column.of_type);
+        };
+        let (rest, named) = regular.split_last().filter(|_| has_rest)?;
+        if let Ok(at) = named.binary_search_by(|column| (*column.cell_name).cmp(name)) {
+            return Some(&named[at].of_type);
+        }
+        match &rest.of_type {
+            CqlType::Map(types) => Some(&types.1),
+            _ => None,
+        }
+    }
+
     /// Number of columns of the partition key.
     pub fn key_length(&self) -> usize {
         self.columns.iter().take_while(|it| it.kind == ColumnKind::PartitionKey).count()
@@ -189,6 +224,35 @@ impl Table {
     /// Numbers of the regular columns.
     pub fn regular(&self) -> std::ops::Range<usize> {
         self.statics().end..self.columns.len()
+    }
+
+    fn names(&self, columns: std::ops::Range<usize>) -> String {
+        let names = self.columns[columns].iter().map(|column| quoted(&column.name));
+        names.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Shows columns, key and order as a statement that creates the table has them.
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(")?;
+        for column in &self.columns {
+            let is_static = if column.kind == ColumnKind::Static { " static" } else { "" };
+            write!(f, "{} {}{is_static}, ", quoted(&column.name), column.of_type)?;
+        }
+        let (keys, clustering) = (self.names(0..self.key_length()), self.clustering());
+        let comma = if clustering.is_empty() { "" } else { ", " };
+        let keys = if self.key_length() > 1 { format!("({keys})") } else { keys };
+        write!(f, "PRIMARY KEY ({keys}{comma}{}))", self.names(clustering.clone()))?;
+        let descends = |it: &Column| it.kind == ColumnKind::Clustering { is_descending: true };
+        let clustering = &self.columns[clustering];
+        if clustering.iter().any(descends) {
+            let order = |it| if descends(it) { "DESC" } else { "ASC" };
+            let orders = clustering.iter().map(|it| format!("{} {}", quoted(&it.name), order(it)));
+            let orders = orders.collect::<Vec<_>>().join(", ");
+            write!(f, " WITH CLUSTERING ORDER BY ({orders})")?;
+        }
+        Ok(())
     }
 }
 
@@ -236,4 +300,106 @@ fn components(comparator: &Comparator) -> Vec<(CqlType, bool)> {
 fn inner<'a>(class: &'a str, outer: &str) -> Option<&'a str> {
     let rest = class.trim().strip_prefix(CLASS_PREFIX)?.strip_prefix(outer)?;
     rest.strip_prefix('(')?.strip_suffix(')')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::comparator::ComparatorRegistry;
+
+    fn by_class(class: &str) -> Comparator {
+        ComparatorRegistry::default().resolve(class).unwrap()
+    }
+
+    fn standard(columns: &str) -> ColumnFamilyKind {
+        ColumnFamilyKind::Standard { columns: by_class(columns) }
+    }
+
+    fn of_super(super_columns: &str, columns: &str) -> ColumnFamilyKind {
+        let [super_columns, columns] = [super_columns, columns].map(by_class);
+        ColumnFamilyKind::Super { super_columns, columns }
+    }
+
+    fn undeclared(kind: &ColumnFamilyKind) -> Table {
+        Table::of_family(kind, &Declared::default())
+    }
+
+    fn declared(kind: &ColumnFamilyKind, columns: &[(&str, Native)]) -> Table {
+        let (ColumnFamilyKind::Standard { columns: names }
+        | ColumnFamilyKind::Super { columns: names, .. }) = kind;
+        let column = |(name, native): &(&str, Native)| {
+            DeclaredColumn::new(name, CqlType::Native(*native), names).unwrap()
+        };
+        let columns = columns.iter().map(column).collect();
+        let names = ["post", "time"].map(|name| Some(name.to_owned()));
+        let [key_name, column_name] = names;
+        let (key_type, value_type) = (Some(Native::Uuid.into()), Some(Native::Int.into()));
+        let declared = Declared { key_name, key_type, column_name, value_type, columns };
+        Table::of_family(kind, &declared)
+    }
+
+    #[test]
+    fn undeclared_families_have_a_row_for_each_column() {
+        let table = undeclared(&standard("LongType"));
+        let text = "(key text, column1 bigint, value blob, PRIMARY KEY (key, column1))";
+        assert_eq!((table.to_string().as_str(), table.form), (text, Form::Dense));
+        assert_eq!((table.in_super_name, table.is_composite), (0, (false, false)));
+        assert_eq!(table.value_type(b"any name"), Some(&CqlType::Native(Native::Blob)));
+        let table = undeclared(&of_super("LexicalUUIDType", "BytesType"));
+        let text = "(key text, column1 'org.apache.cassandra.db.marshal.LexicalUUIDType', \
+                    column2 blob, value blob, PRIMARY KEY (key, column1, column2))";
+        assert_eq!((table.to_string().as_str(), table.in_super_name), (text, 1));
+    }
+
+    #[test]
+    fn the_parts_of_a_composite_are_columns_each_in_its_order() {
+        let kind = standard("CompositeType(UTF8Type,ReversedType(TimeUUIDType))");
+        let table = undeclared(&kind);
+        let text = "(key text, column1 text, column2 timeuuid, value blob, \
+                    PRIMARY KEY (key, column1, column2)) \
+                    WITH CLUSTERING ORDER BY (column1 ASC, column2 DESC)";
+        assert_eq!((table.to_string().as_str(), table.is_composite), (text, (false, true)));
+        let table = undeclared(&of_super("CompositeType(LongType,LongType)", "UTF8Type"));
+        assert_eq!((table.in_super_name, table.clustering()), (2, 1..4));
+        assert_eq!(table.is_composite, (true, false));
+        let named = declared(&kind, &[]);
+        let text = "(post uuid, time text, column2 timeuuid, value int, ";
+        assert!(named.to_string().starts_with(text), "{named}");
+    }
+
+    #[test]
+    fn declared_columns_are_those_of_one_row_in_the_order_of_their_cells() {
+        let columns = [("10", Native::Text), ("-1", Native::Boolean), ("9", Native::Blob)];
+        let table = declared(&standard("LongType"), &columns);
+        let text = "(post uuid, \"9\" blob, \"10\" text, \"-1\" boolean, rest map<blob, int>, \
+                    PRIMARY KEY (post))";
+        assert_eq!(table.to_string(), text);
+        assert_eq!(*table.columns[1].cell_name, 9i64.to_be_bytes());
+        let value_type = |name: i64| table.value_type(&name.to_be_bytes()).unwrap().to_string();
+        assert_eq!([-1, 9, 10, 11].map(value_type), ["boolean", "blob", "text", "int"]);
+        assert_eq!(table.form, Form::Sparse { has_markers: false, has_rest: true });
+        let table = declared(&of_super("TimeUUIDType", "UTF8Type"), &[("rest", Native::Text)]);
+        let text = "(post uuid, time timeuuid, rest text, rest1 map<blob, int>, \
+                    PRIMARY KEY (post, time))";
+        assert_eq!(table.to_string(), text);
+    }
+
+    #[test]
+    fn names_are_written_as_their_comparator_shows_them() {
+        let cell = |class: &str, name: &str| {
+            let column = DeclaredColumn::new(name, Native::Blob.into(), &by_class(class));
+            column.map(|it| it.cell_name.into_vec())
+        };
+        assert_eq!(cell("BytesType", "0x00"), Ok(b"0x00".to_vec()));
+        assert_eq!(cell("ReversedType(IntegerType)", "-1"), Ok(vec![0xff]));
+        let uuid = "01234567-89ab-cdef-0123-456789abcdef";
+        assert_eq!(cell("LexicalUUIDType", uuid).map(|it| it[0]), Ok(1));
+        for (class, name) in
+            [("AsciiType", "ä"), ("LongType", "x"), ("TimeUUIDType", uuid), ("DateType", "today")]
+        {
+            assert!(cell(class, name).is_err(), "{class} {name}");
+        }
+        let refusal = cell("CompositeType(UTF8Type)", "a").unwrap_err();
+        assert_eq!(refusal, "names of several components are not declared one by one");
+    }
 }

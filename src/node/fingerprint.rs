@@ -14,7 +14,7 @@ const BYTES: usize = 8;
 /// The fingerprint of the settings that decide which rows are where, what they look like, and when
 /// deletions are forgotten: partitioner, keyspaces with their replication, column families with
 /// their types, comparators and `GCGraceSeconds`. The order in a file does not matter, nor do
-/// settings that may differ, such as sizes of caches.
+/// settings that may differ, such as sizes of caches and declared types of values.
 ///
 /// Nodes of different versions compare it, so its input must not change.
 pub(super) fn fingerprint(
@@ -120,6 +120,9 @@ mod tests {
         assert_eq!(of([b, a], 3, "127.0.0.2", 864_000), own, "order and addresses do not matter");
         let uncached = b.replace(" RowsCached=\"7\"", "");
         assert_eq!(of([a, &uncached], 3, "127.0.0.1", 864_000), own, "nor do caches");
+        let column = "KeyType=\"uuid\"><Column Name=\"c\" Type=\"int\"/></ColumnFamily>";
+        let declared = a.replace("/>", column);
+        assert_eq!(of([&declared, b], 3, "127.0.0.1", 864_000), own, "nor do declarations");
         let other = a.replace("BytesType", "LongType");
         let renamed = a.replace("\"A\"", "\"C\"");
         let others = [
