@@ -5,14 +5,14 @@
 //! type (it is an open slice bound) and sorts before all others.
 
 pub mod composite;
-mod numbers;
+mod typed;
 
 use composite::{Composite, Reversed};
-use numbers::Later;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::sync::Arc;
+use typed::Typed;
 use uuid::Uuid;
 
 /// The package of the comparators of the original; clients see it in `describe_keyspace`.
@@ -241,8 +241,9 @@ impl Default for ComparatorRegistry {
             Comparator::LexicalUuid,
             Comparator::TimeUuid,
         ];
-        let later = Later::ALL.into_iter().map(|it| Comparator::Custom(Arc::new(it)));
-        let all = built_in.into_iter().chain(later);
+        let later = Typed::natives().map(|it| Comparator::Custom(Arc::new(it)));
+        // Those of 0.6 come last, and stay what they were there.
+        let all = later.chain(built_in);
         Self { by_class: all.map(|c| (c.class_name(), c)).collect() }
     }
 }
@@ -259,7 +260,7 @@ impl ComparatorRegistry {
     }
 
     /// The comparator that a configuration names. A name without a dot is one of the original's
-    /// package; `ReversedType(T)` and `CompositeType(T,U)` are made of others.
+    /// package; `ReversedType(T)`, `CompositeType(T,U)`, tuples and frozen types are made of others.
     pub fn resolve(&self, class: &str) -> Option<Comparator> {
         self.resolve_within(class.trim(), MAX_DEPTH)
     }
@@ -268,19 +269,19 @@ impl ComparatorRegistry {
         let Some((outer, rest)) = class.split_once('(') else {
             return self.by_class.get(&Self::full_class_name(class)).cloned();
         };
-        let inner = rest.strip_suffix(')')?;
-        let depth = depth.checked_sub(1)?;
-        let parts = top_level_parts(inner)?.into_iter();
-        let parts: Vec<Comparator> =
-            parts.map(|part| self.resolve_within(part.trim(), depth)).collect::<Option<_>>()?;
+        let parts = || -> Option<Vec<Comparator>> {
+            let depth = depth.checked_sub(1)?;
+            let parts = top_level_parts(rest.strip_suffix(')')?)?.into_iter();
+            parts.map(|part| self.resolve_within(part.trim(), depth)).collect()
+        };
         let outer = Self::full_class_name(outer.trim_end());
         let made: Arc<dyn CustomComparator> = match outer.strip_prefix(CLASS_PREFIX)? {
             "ReversedType" => {
-                let [base] = <[Comparator; 1]>::try_from(parts).ok()?;
+                let [base] = <[Comparator; 1]>::try_from(parts()?).ok()?;
                 Arc::new(Reversed::new(base))
             }
-            "CompositeType" => Arc::new(Composite::new(parts)),
-            _ => return None,
+            "CompositeType" => Arc::new(Composite::new(parts()?)),
+            _ => Arc::new(Typed::made(class)?),
         };
         Some(Comparator::Custom(made))
     }

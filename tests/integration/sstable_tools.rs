@@ -252,7 +252,7 @@ fn later() -> Vec<Later> {
         Later {
             family: "Dates",
             class: "DateType",
-            names: vec![(of_long(-1), "-1"), (then.clone(), shown)],
+            names: vec![(of_long(-1), "1969-12-31T23:59:59.999Z"), (then.clone(), shown)],
         },
         Later {
             family: "Doubles",
@@ -275,7 +275,7 @@ fn later() -> Vec<Later> {
             names: vec![
                 (composite(&[b"a"]), "a"),
                 (composite(&[b"a", &then, &[1]]), "a:2010-11-20T08:32:43.120Z:true"),
-                (composite(&["é\n".as_bytes(), &of_long(-1)]), "é\\n:-1"),
+                (composite(&["é\n".as_bytes(), &of_long(-1)]), "é\\n:1969-12-31T23:59:59.999Z"),
             ],
         },
     ]
@@ -397,7 +397,7 @@ fn names_that_their_order_does_not_accept_are_not_imported() {
     let stopped = Stopped { directory };
     for (family, name, why) in [
         ("Truths", "0000", "Expected 1 or 0 byte value (2)"),
-        ("Dates", "00", "Expected 8 or 0 byte value (1)"),
+        ("Dates", "00", "Expected 8 or 0 byte long for date (1)"),
         ("Newest", "00", "A long is exactly 8 bytes"),
         ("Composites", "61", "Not enough bytes to read value size of component 0"),
     ] {

@@ -16,6 +16,16 @@ impl CqlType {
         self.literal(value).unwrap_or_else(|| blob(value))
     }
 
+    /// The value as text without quotes, and bytes that are none in hexadecimal digits.
+    pub fn show(&self, value: &[u8]) -> String {
+        let shown = match self {
+            Self::Native(native) if is_long(*native, value) => None,
+            Self::Native(native) => native_text(*native, value),
+            _ => self.literal(value),
+        };
+        shown.unwrap_or_else(|| hex(value))
+    }
+
     fn literal(&self, value: &[u8]) -> Option<String> {
         match self {
             Self::Native(native) => native_literal(*native, value),
@@ -67,12 +77,17 @@ fn native_literal(native: Native, value: &[u8]) -> Option<String> {
     match native {
         Native::Ascii | Native::Text => Some(in_quotes(&native_text(native, value)?)),
         _ if value.is_empty() && native != Native::Blob => Some("null".to_owned()),
-        Native::Varint | Native::Decimal if value.len() > MOST_DECIMAL_BYTES => None,
+        _ if is_long(native, value) => None,
         Native::Date | Native::Time | Native::Timestamp | Native::OldTimestamp | Native::Inet => {
             Some(in_quotes(&native_text(native, value)?))
         }
         _ => native_text(native, value),
     }
+}
+
+/// Whether it is a number of more digits than are shown.
+fn is_long(native: Native, value: &[u8]) -> bool {
+    matches!(native, Native::Varint | Native::Decimal) && value.len() > MOST_DECIMAL_BYTES
 }
 
 fn in_quotes(text: &str) -> String {
