@@ -1,12 +1,14 @@
 //! `alexandra sstable dump`.
 
-use super::target::{Files, ToolError, is_original};
+use super::target::{ConfigArguments, Files, ToolError, family_of, is_original};
 use crate::base::fs::{File, FileSystem};
 use crate::base::utc::UtcTime;
+use crate::config::Settings;
 use crate::model::cell::Cell;
 use crate::model::comparator::{Comparator, ComparatorRegistry};
 use crate::model::deletion::Deletion;
 use crate::model::schema::ColumnFamilySchema;
+use crate::model::types::{CqlType, Native};
 use crate::ring::{DecoratedKey, Partitioner};
 use crate::storage::check::{Item, SoundRows};
 use crate::storage::error::FileContext;
@@ -15,12 +17,19 @@ use crate::storage::sstable::scan::{BlockScan, Frame, Piece};
 use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Bytes of a value that are shown.
 const SHOWN_VALUE: usize = 64;
 
+const BLOB: CqlType = CqlType::Native(Native::Blob);
+const TEXT: CqlType = CqlType::Native(Native::Text);
+
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
+    #[command(flatten)]
+    config: ConfigArguments,
+
     /// Prints every row: its key, token, deletion, number of cells, first and last name
     #[arg(long)]
     rows: bool,
@@ -40,10 +49,12 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<bool, ToolError> {
     let files = Files::open(&arguments.files)?;
+    let config = &arguments.config;
+    let settings = config.is_named().then(|| config.load()).transpose()?;
     let mut out = BufWriter::new(io::stdout());
     let mut is_sound = true;
     for path in &files.paths {
-        is_sound &= dump(&*files.fs, path, arguments, &mut out)?;
+        is_sound &= dump(&*files.fs, path, (arguments, settings.as_ref()), &mut out)?;
     }
     out.flush()?;
     Ok(is_sound)
@@ -52,7 +63,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool, ToolError> {
 fn dump(
     fs: &dyn FileSystem,
     path: &Path,
-    arguments: &Arguments,
+    (arguments, settings): (&Arguments, Option<&Settings>),
     out: &mut dyn Write,
 ) -> Result<bool, ToolError> {
     if is_original(path) {
@@ -80,10 +91,14 @@ fn dump(
     {
         let partitioner = properties.partitioner();
         let family = properties.schema(&ComparatorRegistry::default());
-        let (Some(partitioner), Some(family)) = (partitioner, family) else {
+        let (Some(partitioner), Some(mut family)) = (partitioner, family) else {
             writeln!(out, "  its rows cannot be shown: its comparator is not known")?;
             return Ok(is_sound);
         };
+        if let Some(settings) = settings {
+            let declared = family_of(settings, &family.keyspace, &family.name)?;
+            family.table = Arc::clone(&declared.schema.table);
+        }
         let rows = SoundRows::of(&*file, path, partitioner)?;
         let mut printer = RowPrinter { family, partitioner, with_cells: arguments.cells, out };
         is_sound &= printer.print(rows)?;
@@ -186,7 +201,12 @@ impl RowPrinter<'_> {
     ) -> io::Result<()> {
         let token = self.partitioner.display_token(key.token());
         let kind = if self.family.is_super() { "super row" } else { "row" };
-        write!(self.out, "  {kind} \"{}\", token {token}", key.key())?;
+        let key_type = self.family.table.columns.first().map(|column| &column.of_type);
+        let shown = match key_type {
+            Some(it) if *it != TEXT => in_one_line(&it.render(key.key().as_bytes())),
+            _ => format!("\"{}\"", key.key()),
+        };
+        write!(self.out, "  {kind} {shown}, token {token}")?;
         if let Some((cells, timestamp)) = stated {
             write!(self.out, ", {cells} cells")?;
             if let Some(timestamp) = timestamp {
@@ -235,18 +255,17 @@ fn print_cell(family: &ColumnFamilySchema, cell: &Cell, out: &mut dyn Write) -> 
         return writeln!(out, "    {place} @{timestamp} deleted (made at {time})");
     }
     let value = cell.value();
-    let shown = &value[..value.len().min(SHOWN_VALUE)];
-    let more = if shown.len() < value.len() { "…" } else { "" };
-    writeln!(
-        out,
-        "    {place} @{timestamp} = \"{}\"{more} ({} bytes)",
-        shown.escape_ascii(),
-        value.len()
-    )
+    let start = &value[..value.len().min(SHOWN_VALUE)];
+    let text = match family.table.value_type(cell.name()) {
+        _ if start.len() < value.len() => format!("\"{}\"…", start.escape_ascii()),
+        Some(it) if *it != BLOB => in_one_line(&it.render(value)),
+        _ => format!("\"{}\"", value.escape_ascii()),
+    };
+    writeln!(out, "    {place} @{timestamp} = {text} ({} bytes)", value.len())
 }
 
 /// Names as their comparators print them.
-fn place(family: &ColumnFamilySchema, (super_name, name): (&[u8], &[u8])) -> String {
+pub(super) fn place(family: &ColumnFamilySchema, (super_name, name): (&[u8], &[u8])) -> String {
     match family.subcolumn_comparator() {
         Some(columns) => {
             format!("{}:{}", shown(family.comparator(), super_name), shown(columns, name))
@@ -255,9 +274,12 @@ fn place(family: &ColumnFamilySchema, (super_name, name): (&[u8], &[u8])) -> Str
     }
 }
 
-/// A name in one line, whatever is in it.
 fn shown(comparator: &Comparator, name: &[u8]) -> String {
-    let rendered = comparator.render(name);
+    in_one_line(&comparator.render(name))
+}
+
+/// A name or value in one line, whatever is in it.
+fn in_one_line(rendered: &str) -> String {
     let mut shown = String::with_capacity(rendered.len());
     for character in rendered.chars() {
         if character.is_control() {

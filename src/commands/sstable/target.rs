@@ -50,13 +50,17 @@ impl ConfigArguments {
     /// and column families of it: if the first one could be the name of a keyspace, and is no file
     /// or an option names the configuration.
     pub(super) fn takes_files(&self, targets: &[PathBuf]) -> bool {
-        let is_option = self.config.is_some()
-            || Properties::parse(&self.properties).config_directory().is_some();
+        let is_option = self.is_named();
         let is_in_names = |letter: char| letter.is_alphanumeric() || letter == '_';
         targets.first().is_some_and(|target| {
             let could_be_name = target.to_string_lossy().chars().all(is_in_names);
             !could_be_name || !is_option && target.exists()
         })
+    }
+
+    /// Whether an option names the configuration.
+    pub(super) fn is_named(&self) -> bool {
+        self.config.is_some() || Properties::parse(&self.properties).config_directory().is_some()
     }
 
     /// Reads the configuration.

@@ -1,13 +1,19 @@
 //! `alexandra sstable verify`.
 
-use super::target::{ConfigArguments, Configured, Files, ToolError, families, is_original};
+use super::dump::place;
+use super::target::{
+    ConfigArguments, Configured, Files, ToolError, describe_itself, families, family_of,
+    is_original,
+};
 use crate::base::fs::FileSystem;
 use crate::commands::progress::Progress;
 use crate::config::settings::ColumnFamilySettings;
 use crate::model::comparator::ComparatorRegistry;
 use crate::model::schema::ColumnFamilySchema;
 use crate::ring::Partitioner;
-use crate::storage::check::{Expected, Report, verify, verify_original};
+use crate::storage::check::{
+    Expected, Misfit, Misfits, Report, find_misfits, verify, verify_original,
+};
 use crate::storage::offline::{OfflineTable, TableState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +23,10 @@ pub(super) struct Arguments {
     #[command(flatten)]
     config: ConfigArguments,
 
+    /// Also lists keys and values that do not fit the types of the configuration
+    #[arg(long)]
+    types: bool,
+
     /// SSTables or folders of them; or a keyspace of the configuration and column families of it;
     /// else all
     #[arg(value_name = "FILE | KEYSPACE [FAMILY]")]
@@ -24,25 +34,31 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<bool, ToolError> {
-    let Arguments { config, targets } = arguments;
+    let Arguments { config, types, targets } = arguments;
     if config.takes_files(targets) {
         let files = Files::open(targets)?;
         let mut is_sound = true;
         for path in &files.paths {
-            let report = if is_original(path) {
+            let fs = &*files.fs;
+            let (report, of) = if is_original(path) {
                 let (family, settings) = config.of_original(path)?;
-                verify_original_file(&*files.fs, path, &family.schema, settings.partitioner)?
+                let of = (family.schema, settings.partitioner);
+                (verify_original_file(fs, path, &of.0, of.1)?, Some(of))
             } else {
-                verify_file(&*files.fs, path, &Expected::default())?
+                (verify_file(fs, path, &Expected::default())?, None)
             };
             is_sound &= print(&report);
+            if *types && report.found.is_some() {
+                let (family, partitioner) = of.map_or_else(|| declared(fs, path, config), Ok)?;
+                is_sound &= print_misfits(fs, &report, (&family, partitioner))?;
+            }
         }
         return Ok(is_sound);
     }
     let configured = config.open()?;
     let mut is_sound = true;
     for family in families(&configured.settings, targets)? {
-        is_sound &= verify_family(&configured, &family)?;
+        is_sound &= verify_family(&configured, &family, *types)?;
     }
     configured.tell_of_commit_log();
     Ok(is_sound)
@@ -51,6 +67,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool, ToolError> {
 fn verify_family(
     configured: &Configured,
     family: &ColumnFamilySettings,
+    types: bool,
 ) -> Result<bool, ToolError> {
     let schema = &family.schema;
     let offline = match configured.server.family(&schema.keyspace, &schema.name) {
@@ -78,6 +95,10 @@ fn verify_family(
         if table.state != TableState::Missing {
             let report = verify_table(configured, family, &table)?;
             is_sound &= print(&report);
+            if types && report.found.is_some() {
+                let of = (schema, configured.settings.partitioner);
+                is_sound &= print_misfits(&*configured.fs, &report, of)?;
+            }
             if report.is_sound() && table.identity.is_legacy && table.state == TableState::Present {
                 // Only this compares an old file with the manifest.
                 configured.open_table(family, &table)?;
@@ -85,6 +106,42 @@ fn verify_family(
         }
     }
     Ok(is_sound)
+}
+
+/// The column family of a file, by what the file says of itself, as the configuration has it.
+fn declared(
+    fs: &dyn FileSystem,
+    path: &Path,
+    config: &ConfigArguments,
+) -> Result<(Arc<ColumnFamilySchema>, Partitioner), ToolError> {
+    let (_, family, partitioner) = describe_itself(fs, path)?;
+    let family = family_of(&config.load()?, &family.keyspace, &family.name)?;
+    Ok((family.schema, partitioner))
+}
+
+/// Prints keys and values that do not fit the types of their table; true if there are none.
+fn print_misfits(
+    fs: &dyn FileSystem,
+    report: &Report,
+    (family, partitioner): (&Arc<ColumnFamilySchema>, Partitioner),
+) -> Result<bool, ToolError> {
+    let progress = Progress::new("Checking types", &report.file, report.size);
+    let mut tell = |bytes| progress.set(bytes);
+    let Misfits { listed, more } = find_misfits(fs, report, (family, partitioner), &mut tell)?;
+    drop(progress);
+    for Misfit { key, cell, of_type, reason } in &listed {
+        let place = cell.as_ref().map(|cell| format!("column {}", place(family, cell.place())));
+        let place = place.as_deref().unwrap_or("key");
+        say!("  {family} row \"{key}\", {place}: no {of_type}: {reason}");
+    }
+    if more > 0 {
+        say!("  and {more} more");
+    }
+    match listed.len() as u64 + more {
+        0 => say!("  keys and values fit the types of {family}"),
+        misfits => say!("  {misfits} keys and values do not fit the types of {family}"),
+    }
+    Ok(listed.is_empty())
 }
 
 /// Text about a file that the manifest does not mean.

@@ -8,6 +8,7 @@
 //! for our own SSTables, `original` for those of 0.4 to 0.6.
 
 mod blocks;
+mod misfits;
 mod original;
 mod report;
 mod salvage;
@@ -18,10 +19,13 @@ mod tests;
 const MOST_LISTED: usize = 1000;
 
 pub use blocks::{SoundRows, verify};
+pub use misfits::{Misfit, Misfits, find_misfits};
 pub use original::{OriginalRows, verify_original};
 pub use report::{Damage, NamedRows, Report};
 pub use salvage::{Loss, Salvaged, salvage};
 
+use super::error::{FileContext, FileError, ReadError};
+use crate::base::fs::FileSystem;
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::schema::ColumnFamilySchema;
@@ -53,4 +57,26 @@ pub enum Item {
     Cell(Cell),
     /// A place that cannot be read, anywhere in the file.
     Damage(Damage),
+}
+
+/// Passes on the items of a verified file, each with the number of bytes that are read.
+fn each_item(
+    fs: &dyn FileSystem,
+    report: &Report,
+    (family, partitioner): (&Arc<ColumnFamilySchema>, Partitioner),
+    mut pass: impl FnMut(Item, u64) -> Result<(), FileError>,
+) -> Result<(), ReadError> {
+    if report.blocks.is_none() {
+        let mut rows = OriginalRows::open(fs, &report.file, family, partitioner)?;
+        while let Some(item) = rows.advance() {
+            pass(item, rows.position())?;
+        }
+        return Ok(());
+    }
+    let file = fs.open(&report.file).context("open", &report.file)?;
+    let mut rows = SoundRows::of(&*file, &report.file, partitioner)?;
+    while let Some(item) = rows.advance() {
+        pass(item, rows.position())?;
+    }
+    Ok(())
 }

@@ -1,13 +1,13 @@
 //! Saves the sound rows of a damaged file, and tells what is lost.
 
-use super::{Item, MOST_LISTED, OriginalRows, Report, SoundRows};
+use super::{Item, MOST_LISTED, Report, each_item};
 use crate::base::fs::FileSystem;
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
 use crate::ring::{DecoratedKey, Partitioner};
-use crate::storage::error::{FileContext, FileError, ReadError};
+use crate::storage::error::{FileError, ReadError};
 use crate::storage::sstable::SplitWriter;
 use std::fmt;
 use std::ops::Range;
@@ -96,14 +96,11 @@ pub fn salvage(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Salvaged, ReadError> {
     let mut run = Run { family, sink, row: None, result: Salvaged::default() };
-    if report.blocks.is_none() {
-        let mut rows = OriginalRows::open(fs, &report.file, family, partitioner)?;
-        run.save(|| rows.advance().map(|item| (item, rows.position())), progress)?;
-    } else {
-        let file = fs.open(&report.file).context("open", &report.file)?;
-        let mut rows = SoundRows::of(&*file, &report.file, partitioner)?;
-        run.save(|| rows.advance().map(|item| (item, rows.position())), progress)?;
-    }
+    each_item(fs, report, (family, partitioner), |item, position| {
+        progress(position);
+        run.save(item)
+    })?;
+    run.end_row()?;
     for gap in &report.gaps {
         run.lose(gap.clone());
     }
@@ -156,26 +153,17 @@ struct Run<'a, 'b> {
 }
 
 impl Run<'_, '_> {
-    /// Saves these items, which come with the number of bytes that are read.
-    fn save(
-        &mut self,
-        mut next: impl FnMut() -> Option<(Item, u64)>,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<(), FileError> {
-        while let Some((item, position)) = next() {
-            progress(position);
-            match item {
-                Item::Row { key, deletion, stated } => {
-                    self.end_row()?;
-                    let of = stated.map_or(0, |(cells, _)| cells);
-                    self.begin_row(SavedRow { key, deletion, of, cells: 0, is_begun: false })?;
-                }
-                Item::Cell(cell) => self.cell(&cell)?,
-                // The report has its gaps, each with the rows around it.
-                Item::Damage(_) => {}
+    fn save(&mut self, item: Item) -> Result<(), FileError> {
+        match item {
+            Item::Row { key, deletion, stated } => {
+                self.end_row()?;
+                let of = stated.map_or(0, |(cells, _)| cells);
+                self.begin_row(SavedRow { key, deletion, of, cells: 0, is_begun: false })
             }
+            Item::Cell(cell) => self.cell(&cell),
+            // The report has its gaps, each with the rows around it.
+            Item::Damage(_) => Ok(()),
         }
-        self.end_row()
     }
 
     fn begin_row(&mut self, mut row: SavedRow) -> Result<(), FileError> {
