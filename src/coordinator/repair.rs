@@ -215,7 +215,8 @@ impl Coordinator {
     ) -> Vec<Vec<u8>> {
         let body = |part: &RowVersion| {
             let mutation = self.repair_mutation(row, part);
-            let body = bodies::encode_mutation(&mutation, &self.schema);
+            let checked = self.messenger.check_cells(&mutation, endpoint);
+            let body = checked.and_then(|()| bodies::encode_mutation(&mutation, &self.schema));
             let body = body.map_err(|error| error.to_string())?;
             let checked = self.messenger.check_body(body.len());
             checked.map(|()| body).map_err(|error| error.to_string())

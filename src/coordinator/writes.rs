@@ -218,7 +218,8 @@ impl Coordinator {
         let encode = |(mutation, replicas): (_, &WriteReplicas)| {
             // Dead replicas get the row later, so it must be sendable too.
             let is_own = replicas.live.is_empty() && replicas.dead.is_empty();
-            (!is_own).then(|| self.encode_write(mutation)).transpose()
+            let targets = replicas.live.iter().chain(&replicas.dead);
+            (!is_own).then(|| self.encode_write(mutation, targets)).transpose()
         };
         let bodies = rows.map(encode).collect::<Result<Vec<_>, _>>()?;
         let rows = request.rows().iter().zip(replicas).zip(bodies);
@@ -235,7 +236,12 @@ impl Coordinator {
         Ok(())
     }
 
-    fn encode_write(&self, mutation: &RowMutation) -> Result<Vec<u8>, CoordinatorError> {
+    fn encode_write<'a>(
+        &self,
+        mutation: &RowMutation,
+        mut targets: impl Iterator<Item = &'a IpAddr>,
+    ) -> Result<Vec<u8>, CoordinatorError> {
+        targets.try_for_each(|target| self.messenger.check_cells(mutation, *target))?;
         let body = bodies::encode_mutation(mutation, &self.schema)?;
         self.messenger.check_body(body.len()).map_err(|error| {
             CoordinatorError::Unsendable(format!(

@@ -26,6 +26,12 @@ pub enum CellState {
     SuperTombstone = 2,
     /// The column has the value until a time, and is deleted then: see [`Expiry`].
     Expiring = 3,
+    /// All columns of the same super column whose names go on from this one with a zero byte are
+    /// deleted up to the timestamp; the value as in a tombstone. The column itself has no value.
+    PrefixTombstone = 4,
+    /// A range of names is deleted up to the timestamp: see [`super::range_deletion`]. The value
+    /// as in a tombstone.
+    RangeTombstone = 5,
 }
 
 impl CellState {
@@ -36,6 +42,8 @@ impl CellState {
             1 => Some(Self::Tombstone),
             2 => Some(Self::SuperTombstone),
             3 => Some(Self::Expiring),
+            4 => Some(Self::PrefixTombstone),
+            5 => Some(Self::RangeTombstone),
             _ => None,
         }
     }
@@ -45,13 +53,21 @@ impl CellState {
         match self {
             Self::Live => true,
             Self::Expiring => length >= Expiry::LENGTH,
-            Self::Tombstone | Self::SuperTombstone => length == 4,
+            _ => length == 4,
         }
     }
 
+    /// A bit of its own, for sets of states.
+    pub fn flag(self) -> u8 {
+        1 << self as u8
+    }
+
+    /// The flags of those that 0.6 does not have.
+    pub const LATER: u8 = !0b111;
+
     /// Whether 0.6 has it, too.
     pub fn is_original(self) -> bool {
-        matches!(self, Self::Live | Self::Tombstone | Self::SuperTombstone)
+        self.flag() & Self::LATER == 0
     }
 
     /// Rank among cells of one place and timestamp: deletions hide what has a value.
@@ -140,6 +156,24 @@ impl Cell {
     /// A deleted super column.
     pub fn super_tombstone(super_name: &[u8], deletion: Deletion) -> Self {
         Self { state: CellState::SuperTombstone, ..Self::tombstone(super_name, b"", deletion) }
+    }
+
+    /// A deleted prefix of column names.
+    pub fn prefix_tombstone((super_name, name): (&[u8], &[u8]), deletion: Deletion) -> Self {
+        let state = CellState::PrefixTombstone;
+        Self { state, ..Self::tombstone(super_name, name, deletion) }
+    }
+
+    /// A deleted range of names of this place, which the column family tells.
+    pub fn range_tombstone((super_name, name): (&[u8], &[u8]), deletion: Deletion) -> Self {
+        let state = CellState::RangeTombstone;
+        Self { state, ..Self::tombstone(super_name, name, deletion) }
+    }
+
+    /// The prefix of the name by which a prefix tombstone could delete it: what stands before the
+    /// first zero byte.
+    pub fn prefix(&self) -> Option<&[u8]> {
+        prefix_of(self.name())
     }
 
     /// Appends the stored form: state, timestamp, lengths of super column name, column name and
@@ -325,12 +359,18 @@ impl Cell {
                 self.value().cmp(other.value()).then_with(by_end)
             }
             CellState::Tombstone => self.stored_value().cmp(other.stored_value()),
-            CellState::SuperTombstone => {
+            _ => {
                 let time = |cell: &Self| cell.deletion().map(|it| it.local_deletion_time);
                 time(self).cmp(&time(other))
             }
         }
     }
+}
+
+/// What stands in a column name before the first zero byte, if that is something.
+pub fn prefix_of(name: &[u8]) -> Option<&[u8]> {
+    let end = name.iter().position(|byte| *byte == 0).filter(|end| *end > 0)?;
+    Some(&name[..end])
 }
 
 fn name_length(name: &[u8]) -> u16 {
@@ -352,7 +392,15 @@ pub struct CellParts<'a> {
     pub timestamp: i64,
 }
 
-impl CellParts<'_> {
+impl<'a> CellParts<'a> {
+    /// The parts of the cell that is encoded at the front, and its length; `None` if there is none.
+    pub fn decode(bytes: &'a [u8]) -> Option<(Self, usize)> {
+        let (state, timestamp, length) = Cell::head(bytes)?;
+        let (super_name, name) = Cell::place_at(bytes, 0)?;
+        let value = bytes.get(Cell::HEADER_LENGTH + super_name.len() + name.len()..length)?;
+        Some((Self { state, super_name, name, value, timestamp }, length))
+    }
+
     /// Appends the stored form that [`Cell::decode`] reads.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let value_length =
@@ -403,9 +451,10 @@ mod tests {
 
     fn any_cell() -> impl Strategy<Value = Cell> {
         let value = proptest::collection::vec(0u8..3, 0..3);
-        (0i64..3, 0i32..3, value, 0u8..3).prop_map(|(timestamp, time, value, kind)| match kind {
+        (0i64..3, 0i32..3, value, 0u8..4).prop_map(|(timestamp, time, value, kind)| match kind {
             0 => Cell::live(b"s", b"n", &value, timestamp),
             1 => Cell::tombstone(b"s", b"n", Deletion::at(timestamp, time)),
+            2 => Cell::prefix_tombstone((b"s", b"n"), Deletion::at(timestamp, time)),
             _ => {
                 let expiry = Expiry { ttl: timestamp as u32, at: time.into() };
                 Cell::expiring((b"s", b"n"), &value, timestamp / 2, expiry)
@@ -414,7 +463,7 @@ mod tests {
     }
 
     fn any_super_tombstone() -> impl Strategy<Value = Cell> {
-        (0i64..3, 0i32..3)
+        (0i64..3, -1i32..2)
             .prop_map(|(at, time)| Cell::super_tombstone(b"s", Deletion::at(at, time)))
     }
 
@@ -450,8 +499,19 @@ mod tests {
                 let _ = (cell.super_name(), cell.name(), cell.value(), cell.deletion());
             }
             let head = bytes.get(start..).and_then(|rest| Cell::heads(rest).next());
-            let told = |cell: Cell| (cell.state(), cell.timestamp(), cell.encoded_length());
-            prop_assert_eq!(head.flatten(), cell.map(told));
+            let told = |cell: &Cell| (cell.state(), cell.timestamp(), cell.encoded_length());
+            prop_assert_eq!(head.flatten(), cell.as_ref().map(told));
+            let parts = bytes.get(start..).and_then(CellParts::decode).map(|(parts, length)| {
+                let mut encoded = Vec::new();
+                parts.encode(&mut encoded);
+                (encoded, length)
+            });
+            let encoded = cell.map(|cell| {
+                let mut encoded = Vec::new();
+                cell.encode(&mut encoded);
+                (encoded, cell.encoded_length())
+            });
+            prop_assert_eq!(parts, encoded);
         }
     }
 
@@ -463,6 +523,8 @@ mod tests {
             Cell::tombstone(b"", b"n", Deletion::at(7, 1_300_000_000)),
             Cell::super_tombstone(b"sup", Deletion::at(i64::MIN, -1)),
             Cell::expiring((b"s", b"n"), b"value", 3, Expiry { ttl: 60, at: 1 << 33 }),
+            Cell::prefix_tombstone((b"s", b"n"), Deletion::at(5, 6)),
+            Cell::range_tombstone((b"", &[0; 3]), Deletion::at(7, 8)),
         ];
         let mut bytes = vec![0xee; 3];
         for cell in &cells {

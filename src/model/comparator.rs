@@ -111,10 +111,15 @@ impl Comparator {
         }
     }
 
+    /// Whether names are in the order of their bytes.
+    pub fn is_of_bytes(&self) -> bool {
+        matches!(self, Self::Bytes | Self::Ascii | Self::Utf8)
+    }
+
     /// Whether the name has a place in this order. Every name has one in the order of bytes, also
     /// one that [`Comparator::validate`] refuses today: see [`Comparator::same_order`].
     pub fn can_sort(&self, name: &[u8]) -> bool {
-        matches!(self, Self::Bytes | Self::Ascii | Self::Utf8) || self.validate(name).is_ok()
+        self.is_of_bytes() || self.validate(name).is_ok()
     }
 
     /// The full class name, as clients see it.

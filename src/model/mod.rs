@@ -9,6 +9,7 @@ pub mod mutation;
 pub mod original;
 pub mod original_mutation;
 pub mod position;
+pub mod range_deletion;
 pub mod schema;
 pub mod slice;
 pub mod table;

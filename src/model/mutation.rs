@@ -13,6 +13,7 @@
 use super::cell::{Cell, CellParts, CellState, Expiry};
 use super::deletion::Deletion;
 use super::key::RowKey;
+use super::range_deletion::{NameRange, encode_range};
 use super::schema::{FamilyId, Schema};
 use crate::base::bytes::{ByteReader, ByteWriter, Malformed};
 use crate::base::context::TooLarge;
@@ -103,6 +104,12 @@ impl RowMutation {
     /// The bytes to log; [`RowMutation::decode`] reads them.
     pub fn record(&self) -> &[u8] {
         &self.record
+    }
+
+    /// Whether 0.6 has cells like these.
+    pub fn is_original(&self) -> bool {
+        let mut cells = self.families.iter().flat_map(|family| &family.cells);
+        cells.all(|cell| cell.state().is_original())
     }
 
     /// Memory that it takes, in bytes.
@@ -280,6 +287,19 @@ impl<'a> MutationBuilder<'a> {
     /// Deletes a super column.
     pub fn delete_super_column(&mut self, super_name: &[u8], deletion: Deletion) -> &mut Self {
         self.delete(CellState::SuperTombstone, (super_name, b""), deletion)
+    }
+
+    /// Deletes all columns whose names go on from this one with a zero byte.
+    pub fn delete_prefix(&mut self, place: (&[u8], &[u8]), deletion: Deletion) -> &mut Self {
+        self.delete(CellState::PrefixTombstone, place, deletion)
+    }
+
+    /// Deletes a range of columns, or of super columns in a super column family.
+    pub fn delete_range(&mut self, range: NameRange<'_>, deletion: Deletion) -> &mut Self {
+        let schema = self.schema;
+        let super_name = schema.family(self.current().family).range_super_name();
+        let name = encode_range(range);
+        self.delete(CellState::RangeTombstone, (super_name, &name), deletion)
     }
 
     fn delete(

@@ -13,12 +13,16 @@
 //! ```
 //!
 //! The commit log of 0.4 has rows only: the name is not repeated.
+//!
+//! Nodes of this program send each other what 0.6 does not have in rows of the type [`CELLS`].
+//! Behind the deletion of the row there are `i32` number of cells, then these as [`Cell::encode`]
+//! has them.
 
-use super::cell::{Cell, CellParts};
+use super::cell::{Cell, CellParts, CellState};
 use super::deletion::Deletion;
 use super::key::RowKey;
 use super::mutation::{DecodeError, MutationBuilder, RowMutation};
-use super::original::{ColumnError, ColumnReader, ColumnStep};
+use super::original::{ColumnError, ColumnReader, ColumnStep, read_deletion};
 use super::schema::{ColumnFamilySchema, FamilyId, Schema};
 use crate::base::bytes::ByteReader;
 use crate::base::context::RequestContext;
@@ -36,6 +40,9 @@ const LEAST_FAMILY_BYTES: usize = 4;
 
 /// Types of column families by their names there.
 pub const COLUMN_TYPES: [&str; 2] = ["Standard", "Super"];
+
+/// Type of rows with cells that 0.6 does not have.
+pub const CELLS: &str = "Cells";
 
 /// Bytes that columns may yet take.
 #[derive(Debug)]
@@ -132,8 +139,37 @@ pub fn read_family(
     room: &mut Room<'_>,
     take: &mut dyn FnMut(CellParts<'_>),
 ) -> Result<Deletion, DecodeError> {
-    check_types(reader, family)?;
+    if reader.clone().utf()? == CELLS {
+        reader.utf()?;
+        check_types(reader, family, false)?;
+        return read_cells(reader, family, room, take);
+    }
+    check_types(reader, family, true)?;
     read_row(reader, family, room, take)
+}
+
+fn read_cells(
+    reader: &mut ByteReader<'_>,
+    family: &ColumnFamilySchema,
+    room: &mut Room<'_>,
+    take: &mut dyn FnMut(CellParts<'_>),
+) -> Result<Deletion, DecodeError> {
+    let deletion = read_deletion(reader).map_err(|error| DecodeError::columns(family, error))?;
+    for _ in 0..reader.count(Cell::HEADER_LENGTH)? {
+        let at = reader.position();
+        let rest = reader.rest();
+        let (parts, length) = CellParts::decode(rest).ok_or(DecodeError::Malformed(at))?;
+        let place = (parts.super_name, parts.name);
+        let is_column = parts.state != CellState::SuperTombstone;
+        if is_column && parts.name.is_empty() || !family.can_hold(parts.state, place) {
+            let within = Some(parts.super_name).filter(|name| !name.is_empty());
+            return Err(DecodeError::name(family, within, parts.name));
+        }
+        room.take(length)?;
+        reader.take(length)?;
+        take(parts);
+    }
+    Ok(deletion)
 }
 
 /// Reads a row of a known column family: returns its deletion, and gives `take` its cells.
@@ -172,6 +208,7 @@ const OWN_KEYSPACE: &str = "system";
 fn check_types(
     reader: &mut ByteReader<'_>,
     family: &ColumnFamilySchema,
+    has_type: bool,
 ) -> Result<(), DecodeError> {
     let subcolumns = family.subcolumn_comparator().map(|columns| columns.class_name());
     let all = [
@@ -179,7 +216,7 @@ fn check_types(
         ("the comparator", family.comparator().class_name()),
         ("the subcolumn comparator", subcolumns.unwrap_or_default()),
     ];
-    for (part, ours) in all {
+    for (part, ours) in all.into_iter().skip(usize::from(!has_type)) {
         let theirs = reader.utf()?;
         // The original has changed the comparators of its own keyspace, whose names are ASCII.
         let may_differ = family.keyspace == OWN_KEYSPACE && part != COLUMN_TYPE;

@@ -2,6 +2,7 @@
 
 use super::cell::CellState;
 use super::comparator::Comparator;
+use super::range_deletion;
 use super::table::{Declared, Table};
 use crate::base::lock::{RwLock, rank};
 use std::cmp::Ordering;
@@ -102,6 +103,20 @@ impl ColumnFamilySchema {
     /// comparator cannot: it would be another column than it was, or unreachable.
     pub fn can_hold(&self, state: CellState, (super_name, name): (&[u8], &[u8])) -> bool {
         let deletes_super_column = state == CellState::SuperTombstone;
+        let columns = self.subcolumn_comparator().unwrap_or(self.comparator());
+        match state {
+            CellState::RangeTombstone => {
+                return super_name == self.range_super_name()
+                    && range_deletion::is_range_of(self.comparator(), name);
+            }
+            CellState::PrefixTombstone
+                if !columns.is_of_bytes() || name.is_empty() || name.contains(&0) =>
+            {
+                return false;
+            }
+            CellState::SuperTombstone if !name.is_empty() => return false,
+            _ => {}
+        }
         match &self.kind {
             ColumnFamilyKind::Standard { columns } => {
                 super_name.is_empty() && !deletes_super_column && columns.can_sort(name)
@@ -115,15 +130,49 @@ impl ColumnFamilySchema {
         }
     }
 
-    /// Compares two places in a row: super column name first, then column name.
-    /// In a standard column family the super column names are empty.
+    /// Compares two places in a row: range deletions first, then by super column name and column
+    /// name. In a standard column family the super column names of all others are empty.
     pub fn compare(&self, a: (&[u8], &[u8]), b: (&[u8], &[u8])) -> Ordering {
         match &self.kind {
-            ColumnFamilyKind::Standard { columns } => columns.compare(a.1, b.1),
-            ColumnFamilyKind::Super { super_columns, columns } => {
+            ColumnFamilyKind::Standard { columns } if a.0.len() + b.0.len() == 0 => {
+                columns.compare(a.1, b.1)
+            }
+            ColumnFamilyKind::Super { super_columns, columns }
+                if !a.0.is_empty() && !b.0.is_empty() =>
+            {
                 super_columns.compare(a.0, b.0).then_with(|| columns.compare(a.1, b.1))
             }
+            _ => self.compare_range_deletions(a, b),
         }
+    }
+
+    /// The same where one of the places may be that of a range deletion.
+    #[cold]
+    fn compare_range_deletions(&self, a: (&[u8], &[u8]), b: (&[u8], &[u8])) -> Ordering {
+        match (self.is_range_deletion(a), self.is_range_deletion(b)) {
+            (true, true) => a.1.cmp(b.1),
+            (false, false) => self.comparator().compare(a.0, b.0).then_with(|| {
+                let columns = self.subcolumn_comparator().unwrap_or(self.comparator());
+                columns.compare(a.1, b.1)
+            }),
+            (is_first, _) => {
+                if is_first {
+                    Ordering::Less
+                } else {
+                    Ordering::Greater
+                }
+            }
+        }
+    }
+
+    /// Whether this is the place of a range deletion.
+    pub fn is_range_deletion(&self, (super_name, name): (&[u8], &[u8])) -> bool {
+        if self.is_super() { super_name.is_empty() && !name.is_empty() } else { super_name != b"" }
+    }
+
+    /// The super column name under which range deletions stand.
+    pub fn range_super_name(&self) -> &'static [u8] {
+        if self.is_super() { b"" } else { range_deletion::STANDARD_SUPER_NAME }
     }
 }
 

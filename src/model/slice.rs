@@ -3,14 +3,16 @@
 //! A [`Slice`] says which columns; a [`SliceWalk`] says which cells of a row must be looked at for
 //! that; a [`Resolver`] takes those cells, merged and in order, and keeps what is visible.
 
-use super::cell::Cell;
+use super::cell::{Cell, prefix_of};
 use super::comparator::Comparator;
+use super::range_deletion::{NameRange, decode_range, overlap};
 use super::schema::ColumnFamilySchema;
 use super::visibility::Visibility;
 use crate::base::clock::Now;
 use crate::base::shared_bytes::SharedBytes;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// The columns that a read wants of each row: a checked SlicePredicate with its parent. Clones
@@ -109,6 +111,48 @@ impl Slice {
         }
     }
 
+    /// The range of names, of columns or of super columns in a super column family, in which all of
+    /// the slice lies.
+    fn name_range(&self, family: &ColumnFamilySchema) -> NameRange<'_> {
+        let names = match (self.super_name(), self.asked_names(), self.bounds()) {
+            (Some(name), ..) if family.is_super() => Some((name, name)),
+            (_, Some([first, .., last]), _) => Some((&**first, &**last)),
+            (_, Some([only]), _) => Some((&**only, &**only)),
+            (_, None, Some((start, finish))) => {
+                let is_reversed = self.is_reversed();
+                let (least, greatest) = if is_reversed { (finish, start) } else { (start, finish) };
+                return (open_or_included(least), open_or_included(greatest));
+            }
+            _ => None,
+        };
+        names.map_or((Bound::Unbounded, Bound::Excluded(b"")), |(first, last)| {
+            (Bound::Included(first), Bound::Included(last))
+        })
+    }
+
+    /// Whether a range deletion may delete something of the slice.
+    pub fn is_in_range_of(&self, family: &ColumnFamilySchema, deletion: &Cell) -> bool {
+        decode_range(deletion.name())
+            .is_some_and(|range| overlap(family.comparator(), range, self.name_range(family)))
+    }
+
+    /// The column names at which deletions of prefixes may stand that delete columns of the slice,
+    /// but lie before it or between its names. Where super columns are asked for, none do.
+    pub fn prefixes(&self, family: &ColumnFamilySchema) -> Vec<&[u8]> {
+        let least: &[u8] = match &self.filter {
+            _ if family.is_super() && self.super_name.is_none() => return Vec::new(),
+            Filter::Range { finish, reversed: true, .. } => finish,
+            Filter::Range { start, .. } => start,
+            Filter::Name(name) => name,
+            Filter::Names(names) => {
+                let mut prefixes: Vec<_> = names.iter().filter_map(|it| prefix_of(it)).collect();
+                prefixes.dedup();
+                return prefixes;
+            }
+        };
+        prefix_of(least).into_iter().collect()
+    }
+
     /// The same with another limit; names have none.
     #[must_use]
     pub fn with_limit(&self, limit: usize) -> Self {
@@ -139,6 +183,11 @@ impl Slice {
         };
         SliceWalk { level, sought }
     }
+}
+
+/// A bound of a slice: the empty name is an open end.
+fn open_or_included(name: &[u8]) -> Bound<&[u8]> {
+    if name.is_empty() { Bound::Unbounded } else { Bound::Included(name) }
 }
 
 /// Walks through the names of a slice beside the cells of a row, both in ascending order, so that
@@ -271,11 +320,20 @@ impl CellRange<'_> {
     /// The whole row.
     pub const ALL: CellRange<'static> = CellRange { from: CellBound::First, to: CellBound::Last };
 
+    /// The range deletions of the row: no column has the place that this ends with.
+    pub const RANGE_DELETIONS: CellRange<'static> =
+        CellRange { from: CellBound::First, to: CellBound::Before(b"", b"") };
+
     /// The one cell that deletes a super column, if there is one.
     pub fn super_tombstone(super_name: &[u8]) -> CellRange<'_> {
+        CellRange::of((super_name, b""))
+    }
+
+    /// The one cell at a place, if there is one.
+    pub fn of<'a>((super_name, name): (&'a [u8], &'a [u8])) -> CellRange<'a> {
         CellRange {
-            from: CellBound::Before(super_name, b""),
-            to: CellBound::After(super_name, b""),
+            from: CellBound::Before(super_name, name),
+            to: CellBound::After(super_name, name),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Which cells of a row a deletion hides, which may be forgotten, and the parts of a row that other
 //! nodes copy: one rule for reads, versions, pages and compactions.
 //!
-//! A cell is hidden if the deletion of its row or of its super column is as new as the cell, or
-//! newer. What is hidden is dropped wherever a row is written or sent; the deletion itself stays.
-//! Files also keep the hidden deletions of super columns: see [`Purge::keeps_in_file`].
+//! A cell is hidden if the deletion of its row, of its super column, of a prefix of its name or of
+//! a range of names is as new as the cell, or newer. What is hidden is dropped wherever a row is
+//! written or sent; the deletion itself stays. Files also keep the hidden deletions of super
+//! columns: see [`Purge::keeps_in_file`].
 //!
 //! A deletion is expired when its grace period is over; so is a cell whose value has come to its
 //! end so long ago. Replicas do not tell each other of expired deletions. A compaction purges one
@@ -18,8 +19,9 @@
 //! deletion of what it holds is still in its grace period. The same holds for a repair: it must
 //! have reached all replicas within that time.
 
-use super::cell::Cell;
+use super::cell::{Cell, CellState};
 use super::deletion::Deletion;
+use super::range_deletion::RangeDeletions;
 use super::schema::ColumnFamilySchema;
 use super::version::RowVersion;
 use std::cell::{Cell as Slot, OnceCell};
@@ -32,12 +34,15 @@ pub struct Visibility<'a> {
     row: Deletion,
     /// Deletion of the super column that the next cells may be in.
     marker: Option<Cell>,
+    /// Deletion of the prefix that the next cells may have.
+    prefix: Option<Cell>,
+    ranges: RangeDeletions,
 }
 
 impl<'a> Visibility<'a> {
     /// Visibility of the cells of a row with this deletion.
     pub fn new(family: &'a ColumnFamilySchema, row: Deletion) -> Self {
-        Self { family, row, marker: None }
+        Self { family, row, marker: None, prefix: None, ranges: RangeDeletions::default() }
     }
 
     /// The column family.
@@ -45,18 +50,51 @@ impl<'a> Visibility<'a> {
         self.family
     }
 
-    /// Whether a deletion hides the next cell. That of a super column is hidden by that of the row.
+    /// Whether a deletion hides the next cell. Those of the row hide the others, and so on from the
+    /// larger to the smaller.
     pub fn hides(&mut self, cell: &Cell) -> bool {
-        if cell.super_deletion().is_some() {
-            self.marker = Some(cell.clone());
-            return !self.row.is_none() && self.row.covers(cell.timestamp());
+        match cell.state() {
+            CellState::RangeTombstone => self.ranges.push(cell),
+            CellState::SuperTombstone => self.marker = Some(cell.clone()),
+            CellState::PrefixTombstone => self.prefix = Some(cell.clone()),
+            _ => return self.is_hidden(cell),
         }
+        self.is_deletion_hidden(cell)
+    }
+
+    fn is_hidden(&self, cell: &Cell) -> bool {
         // Some orders know several names for one super column.
         self.row.covers(cell.timestamp())
             || self.marker.as_ref().is_some_and(|marker| {
-                marker.deletion().is_some_and(|it| it.covers(cell.timestamp()))
+                cell.timestamp() <= marker.timestamp()
                     && self.family.is_one_super_column(marker.super_name(), cell.super_name())
             })
+            || self.prefix.as_ref().is_some_and(|prefix| {
+                cell.timestamp() <= prefix.timestamp()
+                    && cell
+                        .name()
+                        .strip_prefix(prefix.name())
+                        .is_some_and(|it| it.first() == Some(&0))
+                    && self.family.is_one_super_column(prefix.super_name(), cell.super_name())
+            })
+            || self.is_in_range(cell)
+    }
+
+    fn is_deletion_hidden(&self, cell: &Cell) -> bool {
+        let is_hidden_by_row = !self.row.is_none() && self.row.covers(cell.timestamp());
+        is_hidden_by_row
+            || match cell.state() {
+                CellState::RangeTombstone => false,
+                // What it deletes may go beyond the range.
+                CellState::PrefixTombstone if !self.family.is_super() => false,
+                CellState::SuperTombstone => self.is_in_range(cell),
+                _ => self.is_hidden(cell),
+            }
+    }
+
+    fn is_in_range(&self, cell: &Cell) -> bool {
+        let name = if self.family.is_super() { cell.super_name() } else { cell.name() };
+        self.ranges.cover(self.family.comparator(), name, cell.timestamp())
     }
 }
 
@@ -87,6 +125,11 @@ impl<'a> VersionFold<'a> {
     pub fn resume(&mut self, marker: Cell) {
         let is_hidden = self.visibility.hides(&marker);
         self.held = Some(marker).filter(|_| !is_hidden);
+    }
+
+    /// Goes on below a deletion that is not repeated.
+    pub fn know(&mut self, deletion: &Cell) {
+        self.visibility.hides(deletion);
     }
 
     /// Adds the next cell, if it stays.

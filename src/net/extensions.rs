@@ -16,8 +16,12 @@ pub const REFUSALS: &str = "refusals";
 /// Nodes may be asked for more than any verb says, by calls.
 pub const CALLS: &str = "job-calls";
 
+/// Rows may have cells that 0.6 does not have: values that expire, and deletions of ranges and of
+/// collections.
+pub const CELLS: &str = "cql-cells";
+
 /// All that this version understands.
-pub const ALL: [&str; 4] = [CHECKSUMS, FULL_DIGESTS, REFUSALS, CALLS];
+pub const ALL: [&str; 5] = [CHECKSUMS, FULL_DIGESTS, REFUSALS, CALLS, CELLS];
 
 /// The header of a call, whose value says which it is. It goes by the verb STREAM_REQUEST, because
 /// there must be no verb that an original does not know, to nodes that announce [`CALLS`].

@@ -4,6 +4,7 @@
 //! that have not answered in time are reported. So no task has to live on for a request without a
 //! waiter, for example for the hint of a write that timed out.
 
+use super::bodies::EncodeError;
 use super::extensions::REFUSED;
 use super::message::{Header, MAX_BODY_BYTES, Message, MessageId};
 use super::transport::Transport;
@@ -12,9 +13,10 @@ use super::{LOG_BURST, LOG_INTERVAL};
 use crate::base::clock::Clock;
 use crate::base::java::TooLong;
 use crate::base::limited_log::LimitedLog;
-use crate::base::lock::{Mutex, MutexGuard, rank};
+use crate::base::lock::{Mutex, MutexGuard, RwLock, rank};
+use crate::model::mutation::RowMutation;
 use smallvec::SmallVec;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -76,6 +78,8 @@ pub struct Messenger {
     reporter: LimitedLog<IpAddr>,
     next_id: AtomicU64,
     shards: [Mutex<rank::State, Shard>; SHARDS],
+    /// Nodes that know cells which 0.6 does not have.
+    cells: RwLock<rank::State, BTreeSet<IpAddr>>,
 }
 
 /// Requests that are under way.
@@ -109,7 +113,8 @@ impl Messenger {
         let reporter = LimitedLog::new("alexandra::net", Arc::clone(&clock), LOG_INTERVAL);
         let reporter = reporter.with_burst(LOG_BURST);
         let max_body_bytes = MAX_BODY_BYTES;
-        Self { local, timeout, max_body_bytes, clock, transport, reporter, next_id, shards }
+        let cells = RwLock::default();
+        Self { local, timeout, max_body_bytes, clock, transport, reporter, next_id, shards, cells }
     }
 
     /// Limits bodies to this many bytes instead of [`MAX_BODY_BYTES`].
@@ -264,6 +269,19 @@ impl Messenger {
     pub fn check_body(&self, bytes: usize) -> Result<(), BodyTooLarge> {
         let limit = self.max_body_bytes;
         if bytes > limit { Err(BodyTooLarge { bytes, limit }) } else { Ok(()) }
+    }
+
+    /// Says which nodes announce [`super::extensions::CELLS`].
+    pub fn set_cells(&self, nodes: BTreeSet<IpAddr>) {
+        *self.cells.write() = nodes;
+    }
+
+    /// Fails if a mutation must not be sent to a node, which cannot read all of its cells.
+    pub fn check_cells(&self, mutation: &RowMutation, to: IpAddr) -> Result<(), EncodeError> {
+        if mutation.is_original() || self.cells.read().contains(&to) {
+            return Ok(());
+        }
+        Err(EncodeError::LaterCells)
     }
 
     /// Number of requests under way.

@@ -620,6 +620,7 @@ impl Member {
         for endpoint in known.iter().filter(|it| **it != self.local) {
             self.transport.set_checksums(*endpoint, checksums.contains(endpoint));
         }
+        self.messenger.set_cells(announce(extensions::CELLS));
         let live = known.iter().copied().filter(|it| gossip.gossiper.is_alive(*it)).collect();
         let peers = Peers {
             live,

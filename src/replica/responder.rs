@@ -265,6 +265,9 @@ impl Responder {
                 messenger.check_body(bytes)?;
                 context.take(REPLY_COPIES * bytes).map_err(ReplicaError::from)?;
             }
+            if !is_of_ours && !version.is_original() {
+                return Err(EncodeError::LaterCells.into());
+            }
             let reply = match (digest_only, wants_full_digest) {
                 (false, _) => ReadReply::Data { key, version },
                 (true, false) => ReadReply::Digest(version.digest(&family)),
@@ -281,12 +284,16 @@ impl Responder {
         let command = RangeCommand::decode(message.body, schema, *partitioner)?;
         let family = Arc::clone(schema.family(command.family));
         let (replica, messenger) = (Arc::clone(replica), Arc::clone(messenger));
+        let is_of_ours = message.header(&TAKES_REFUSAL.name).is_some();
         let mut context = self.request(self.reply_memory());
         Ok(Box::pin(async move {
             let RangeCommand { family: id, slice, range, max_rows } = command;
             let rows = RangeQuery { family: id, range: &range, slice: &slice, max_rows };
             let scan = replica.scan_versions(rows, &mut context).await;
             let rows = scan.wait(&mut context).await?;
+            if !is_of_ours && !rows.iter().all(|(_, version)| version.is_original()) {
+                return Err(EncodeError::LaterCells.into());
+            }
             let bytes = rows.iter().map(|(_, version)| least_bytes(version)).sum();
             messenger.check_body(bytes)?;
             context.take(REPLY_COPIES * bytes).map_err(ReplicaError::from)?;

@@ -6,7 +6,7 @@ use super::memtable::{MemtableRow, TreeCursor};
 use super::sstable::{Access, Blocks, CellCursor, RowEntry};
 use crate::base::clock::Now;
 use crate::base::context::RequestContext;
-use crate::model::cell::Cell;
+use crate::model::cell::{Cell, CellState, prefix_of};
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
@@ -190,6 +190,18 @@ impl<'a> RowSource<'a> {
                 // The least timestamp there is would else count as deleted by no deletion at all.
                 let is_covered = || entry.max_timestamp().is_some_and(|at| deletion.covers(at));
                 !deletion.is_none() && is_covered() && !is_told()
+            }
+        }
+    }
+
+    /// Whether it may have a cell of a state that seldom is.
+    fn may_hold(&self, state: CellState, family: &ColumnFamilySchema) -> bool {
+        match self {
+            Self::Memtable(row) => row.cells.may_hold(state),
+            Self::SsTable { entry, blocks } => {
+                blocks.table().properties().states & state.flag() != 0
+                    && (state != CellState::RangeTombstone
+                        || entry.may_have_range_deletions(family))
             }
         }
     }
@@ -383,8 +395,8 @@ impl<'f, 's> RowReader<'f, 's> {
         budget: &mut Budget<'_>,
     ) -> Result<RowSlice, ReadError> {
         budget.spend(SEEK)?;
-        let marker = self.super_marker(slice)?;
-        let mut resolver = Resolver::new(self.visibility(marker.as_ref()), slice, now);
+        let above = self.above(slice)?;
+        let mut resolver = Resolver::new(self.visibility(&above), slice, now);
         if counting {
             resolver = resolver.counting();
         }
@@ -412,13 +424,14 @@ impl<'f, 's> RowReader<'f, 's> {
         budget: &mut Budget<'_>,
     ) -> Result<RowVersion, ReadError> {
         budget.spend(SEEK)?;
-        let marker = self.super_marker(slice)?;
+        let above = self.above(slice)?;
         let mut version = RowVersion { deletion: self.deletion, cells: Vec::new() };
-        let visibility = self.visibility(marker.as_ref());
-        let mut resolver = Resolver::new(visibility, slice, now).counting();
+        let mut resolver = Resolver::new(self.visibility(&above), slice, now).counting();
+        let mut has_prefixes = false;
         if !resolver.is_done() {
             let mut encoded = 0;
             self.each_cell(slice, budget, |cell, budget| {
+                has_prefixes |= cell.state() == CellState::PrefixTombstone;
                 let flow = resolver.push(cell.clone());
                 // The last of several super columns is complete only when the next one begins.
                 if flow == Flow::More || !resolver.is_grouping() {
@@ -434,7 +447,14 @@ impl<'f, 's> RowReader<'f, 's> {
         if slice.is_reversed() {
             version.cells.reverse();
         }
-        version.cells.splice(0..0, marker);
+        let is_prefix = |cell: &Cell| cell.state() == CellState::PrefixTombstone;
+        let is_in_order = !has_prefixes && !above.iter().any(is_prefix);
+        version.cells.splice(0..0, above);
+        if !is_in_order {
+            // The deletion of a prefix may have come before its place was reached, and again there.
+            version.cells.sort_by(|a, b| self.family.compare(a.place(), b.place()));
+            version.cells.dedup();
+        }
         Ok(version)
     }
 
@@ -448,6 +468,7 @@ impl<'f, 's> RowReader<'f, 's> {
         mut take: impl FnMut(Cell, &mut Budget<'_>) -> Result<Flow, ReadError>,
     ) -> Result<(), ReadError> {
         let mut walk = slice.walk(self.family);
+        let mut prefixes = self.prefixes(slice);
         while let Some(range) = walk.rest() {
             budget.spend(SEEK)?;
             let mut cells = self.cells(range, slice.is_reversed())?;
@@ -455,29 +476,113 @@ impl<'f, 's> RowReader<'f, 's> {
             // As many cells may be passed over as a seek costs.
             while passed < SEEK {
                 let Some(cell) = cells.advance()? else { return Ok(()) };
+                budget.spend(1)?;
+                if cell.state() == CellState::RangeTombstone {
+                    continue;
+                }
                 if !walk.wants(cell.place()) {
                     passed += 1;
-                } else if take(cell, budget)? == Flow::Done || walk.is_done() {
-                    return Ok(());
-                } else {
-                    passed = 0;
+                    continue;
                 }
-                budget.spend(1)?;
+                if let Some(prefixes) = &mut prefixes
+                    && let Some(above) = prefixes.before(&cell)?
+                {
+                    budget.spend(SEEK)?;
+                    take(above, budget)?;
+                }
+                if take(cell, budget)? == Flow::Done || walk.is_done() {
+                    return Ok(());
+                }
+                passed = 0;
             }
         }
         Ok(())
     }
 
-    /// What the deletions of the row, and of the super column that the slice is inside of, leave.
-    fn visibility(&self, marker: Option<&Cell>) -> Visibility<'f> {
-        let above = marker.and_then(Cell::deletion).unwrap_or(Deletion::NONE);
-        Visibility::new(self.family, self.deletion.merge(above))
+    /// The cells that delete columns of the slice from outside of it, or may do so.
+    fn above(&self, slice: &Slice) -> Result<SmallVec<[Cell; 1]>, ReadError> {
+        let mut above: SmallVec<[Cell; 1]> = self.range_deletions()?.into();
+        above.retain(|deletion| slice.is_in_range_of(self.family, deletion));
+        above.extend(self.super_marker(slice)?);
+        if self.may_hold(CellState::PrefixTombstone) {
+            for prefix in slice.prefixes(self.family) {
+                above.extend(self.prefix_tombstone(slice.super_name().unwrap_or(b""), prefix)?);
+            }
+        }
+        Ok(above)
+    }
+
+    /// The range deletions of the row.
+    pub fn range_deletions(&self) -> Result<Vec<Cell>, ReadError> {
+        let mut found = Vec::new();
+        if self.may_hold(CellState::RangeTombstone) {
+            let mut deletions = self.cells(CellRange::RANGE_DELETIONS, false)?;
+            while let Some(deletion) = deletions.advance()? {
+                found.push(deletion);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The deletion of a prefix of columns behind this place.
+    pub fn prefix_above(&self, place: (&[u8], &[u8])) -> Result<Option<Cell>, ReadError> {
+        if !self.may_hold(CellState::PrefixTombstone) {
+            return Ok(None);
+        }
+        self.prefix_tombstone(place.0, prefix_of(place.1).unwrap_or(place.1))
+    }
+
+    /// What the deletions above a slice, and that of the row, leave.
+    fn visibility(&self, above: &[Cell]) -> Visibility<'f> {
+        let deletion = above.iter().find_map(Cell::super_deletion).unwrap_or(Deletion::NONE);
+        let mut visibility = Visibility::new(self.family, self.deletion.merge(deletion));
+        let ranges = above.iter().filter(|cell| cell.state() == CellState::RangeTombstone);
+        ranges.for_each(|deletion| {
+            visibility.hides(deletion);
+        });
+        visibility
+    }
+
+    fn may_hold(&self, state: CellState) -> bool {
+        self.sources.iter().any(|source| source.may_hold(state, self.family))
+    }
+
+    /// The cell that deletes a prefix, if there is one.
+    fn prefix_tombstone(&self, super_name: &[u8], name: &[u8]) -> Result<Option<Cell>, ReadError> {
+        let found = self.cells(CellRange::of((super_name, name)), false)?.advance()?;
+        Ok(found.filter(|cell| cell.state() == CellState::PrefixTombstone))
+    }
+
+    /// Deletions of prefixes for a slice that may begin behind them, or comes to them last. Where
+    /// super columns are asked for they are whole, and ascend.
+    fn prefixes(&self, slice: &Slice) -> Option<Prefixes<'_, 'f, 's>> {
+        let is_within = !self.family.is_super() || slice.super_name().is_some();
+        (is_within && self.may_hold(CellState::PrefixTombstone))
+            .then(|| Prefixes { row: self, last: Vec::new() })
     }
 
     /// The cell that deletes the super column that the slice is inside of, if there is one.
     fn super_marker(&self, slice: &Slice) -> Result<Option<Cell>, ReadError> {
         let Some(name) = slice.super_name() else { return Ok(None) };
         self.cells(CellRange::super_tombstone(name), false)?.advance()
+    }
+}
+
+/// Looks for the deletion of each prefix that the cells of a walk have.
+struct Prefixes<'a, 'f, 's> {
+    row: &'a RowReader<'f, 's>,
+    /// The last prefix; empty at the beginning.
+    last: Vec<u8>,
+}
+
+impl Prefixes<'_, '_, '_> {
+    /// The deletion that a reader must know before this cell, if it is not this.
+    fn before(&mut self, cell: &Cell) -> Result<Option<Cell>, ReadError> {
+        let is_deletion = cell.state() == CellState::PrefixTombstone;
+        let prefix = if is_deletion { Some(cell.name()) } else { cell.prefix() };
+        let Some(prefix) = prefix.filter(|prefix| *prefix != self.last) else { return Ok(None) };
+        prefix.clone_into(&mut self.last);
+        if is_deletion { Ok(None) } else { self.row.prefix_tombstone(cell.super_name(), prefix) }
     }
 }
 

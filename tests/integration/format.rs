@@ -2,11 +2,12 @@
 //! manifests and the commit log are frozen: a change of any of them needs another version number,
 //! and code that still reads the old one.
 //!
-//! `cargo test --test integration format -- --ignored` writes `tests/data/format-2.gz` again, which
+//! `cargo test --test integration format -- --ignored` writes `tests/data/format-3.gz` again, which
 //! is right only as long as nobody has data of this version.
 //!
 //! In format 2 a manifest has version 2, and names its column family and node. All else is as in
-//! format 1.
+//! format 1. In format 3 SSTables have version 2, the commit log has version 3, and both may hold
+//! cells that 0.6 does not have.
 
 use crate::server::calls::{self, Column, Entry, Path as ColumnPath, STANDARD, SUPER};
 use crate::server::client::Client;
@@ -20,7 +21,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// All formats, the present one last.
-const FORMATS: [&str; 2] = ["tests/data/format-1.gz", "tests/data/format-2.gz"];
+const FORMATS: [&str; 3] =
+    ["tests/data/format-1.gz", "tests/data/format-2.gz", "tests/data/format-3.gz"];
 
 /// What of a server's directory is data.
 const FOLDERS: [&str; 2] = ["data", "commitlog"];
@@ -66,6 +68,27 @@ fn flushed() -> Vec<Row> {
 /// What is in the commit log alone.
 fn logged() -> Vec<Row> {
     (0..20).map(|n| row(&format!("logged {n}"), 1 + n, "not flushed")).collect()
+}
+
+/// A column that expires in the year 2242, and what the deletions of a range and of a prefix hide.
+const LATER_CELLS: &str = r#"{ "later": [
+    ["0500016161", "00000001", 9, "range"], ["61", "76", 5, false],
+    ["63", "00000001", 9, "prefix"], ["630061", "76", 5, false],
+    ["65", "76", 5, false, 60, 8589934592]
+] }"#;
+
+/// What is seen of that.
+fn later() -> [Row; 1] {
+    let column = Column { name: b"e".to_vec(), value: b"v".to_vec(), timestamp: 5 };
+    [Row { key: "later".into(), family: STANDARD, entries: vec![Entry::Column(column)] }]
+}
+
+fn import_later_cells(directory: &Path) {
+    fs::write(directory.join("rows.json"), LATER_CELLS).unwrap();
+    let import = ["sstable", "import", "--config", ".", "-K", calls::KEYSPACE, "-c", STANDARD];
+    let mut command = Command::new(program());
+    let imported = command.args(import).arg("rows.json").current_dir(directory).output().unwrap();
+    assert!(imported.status.success(), "{}", String::from_utf8_lossy(&imported.stderr));
 }
 
 fn write(client: &mut Client, rows: &[Row]) {
@@ -176,6 +199,9 @@ fn check_format(format: &str) {
         let mut client = Client::connect(server.thrift_address());
         check(&mut client, &flushed());
         check(&mut client, &logged());
+        if format == FORMATS[2] {
+            check(&mut client, &later());
+        }
         // From files that this version has written, the second time.
         assert!(server.stop().success());
         server.restart();
@@ -195,13 +221,18 @@ fn write_the_present_format() {
     };
     let mut client = Client::connect(server.thrift_address());
     write_what_goes(&mut client);
-    client = flush(&mut server);
+    drop(client);
+    assert!(server.stop().success());
+    import_later_cells(directory.path());
+    server.restart();
+    client = Client::connect(server.thrift_address());
     write(&mut client, &flushed());
     remove_what_goes(&mut client);
     client = flush(&mut server);
     write(&mut client, &logged());
     check(&mut client, &flushed());
     check(&mut client, &logged());
+    check(&mut client, &later());
     server.kill();
-    pack(directory.path(), &fixture(FORMATS[1]));
+    pack(directory.path(), &fixture(FORMATS[2]));
 }

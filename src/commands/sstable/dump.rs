@@ -4,9 +4,10 @@ use super::target::{ConfigArguments, Files, ToolError, family_of, is_original};
 use crate::base::fs::{File, FileSystem};
 use crate::base::utc::UtcTime;
 use crate::config::Settings;
-use crate::model::cell::Cell;
+use crate::model::cell::{Cell, CellState, Expiry};
 use crate::model::comparator::{Comparator, ComparatorRegistry};
 use crate::model::deletion::Deletion;
+use crate::model::range_deletion::decode_range;
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::types::{CqlType, Native};
 use crate::ring::{DecoratedKey, Partitioner};
@@ -16,6 +17,7 @@ use crate::storage::sstable::Properties;
 use crate::storage::sstable::scan::{BlockScan, Frame, Piece};
 use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -250,10 +252,15 @@ fn made_at(local_deletion_time: i32) -> UtcTime {
 fn print_cell(family: &ColumnFamilySchema, cell: &Cell, out: &mut dyn Write) -> io::Result<()> {
     let place = place(family, cell.place());
     let timestamp = cell.timestamp();
-    if let Some(deletion) = cell.deletion() {
+    if let (None, Some(deletion)) = (cell.expiry(), cell.deletion()) {
         let time = made_at(deletion.local_deletion_time);
-        return writeln!(out, "    {place} @{timestamp} deleted (made at {time})");
+        let part = if cell.state() == CellState::PrefixTombstone { "elements of " } else { "" };
+        return writeln!(out, "    {part}{place} @{timestamp} deleted (made at {time})");
     }
+    let end = cell.expiry().map_or_else(String::new, |Expiry { ttl, at }| {
+        let at = UtcTime(u64::try_from(at).unwrap_or(0).saturating_mul(1000));
+        format!(", until {at} ({ttl} seconds)")
+    });
     let value = cell.value();
     let start = &value[..value.len().min(SHOWN_VALUE)];
     let text = match family.table.value_type(cell.name()) {
@@ -261,11 +268,26 @@ fn print_cell(family: &ColumnFamilySchema, cell: &Cell, out: &mut dyn Write) -> 
         Some(it) if *it != BLOB => in_one_line(&it.render(value)),
         _ => format!("\"{}\"", value.escape_ascii()),
     };
-    writeln!(out, "    {place} @{timestamp} = {text} ({} bytes)", value.len())
+    writeln!(out, "    {place} @{timestamp} = {text} ({} bytes){end}", value.len())
 }
 
 /// Names as their comparators print them.
 pub(super) fn place(family: &ColumnFamilySchema, (super_name, name): (&[u8], &[u8])) -> String {
+    if family.is_range_deletion((super_name, name)) {
+        let Some((start, end)) = decode_range(name) else { return "a range".into() };
+        let names = family.comparator();
+        let from = match start {
+            Bound::Unbounded => "from the first".into(),
+            Bound::Included(name) => format!("from {}", shown(names, name)),
+            Bound::Excluded(name) => format!("after {}", shown(names, name)),
+        };
+        let to = match end {
+            Bound::Unbounded => "to the last".into(),
+            Bound::Included(name) => format!("to {}", shown(names, name)),
+            Bound::Excluded(name) => format!("before {}", shown(names, name)),
+        };
+        return format!("{from} {to}");
+    }
     match family.subcolumn_comparator() {
         Some(columns) => {
             format!("{}:{}", shown(family.comparator(), super_name), shown(columns, name))

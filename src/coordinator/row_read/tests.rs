@@ -7,6 +7,7 @@ use crate::base::worker::Spawner;
 use crate::kit::clock::ManualClock;
 use crate::kit::disk::SimFileSystem;
 use crate::kit::storage;
+use crate::model::cell::Expiry;
 use crate::model::comparator::Comparator;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
@@ -17,6 +18,7 @@ use crate::ring::Partitioner;
 use futures_util::FutureExt;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use std::ops::Bound;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -67,17 +69,17 @@ fn slices(is_super: bool) -> BoxedStrategy<Slice> {
     let range = (any::<bool>(), 0..5usize, proptest::option::of((0..3u8, 0..3u8)));
     (parent, range, proptest::option::weighted(0.2, vec(0..3u8, 0..3)))
         .prop_map(move |(parent, (reversed, limit, bounds), names)| {
-            let prefix = if is_super && parent.is_none() { b's' } else { b'n' };
+            let is_grouped = is_super && parent.is_none();
+            let place = |name| if is_grouped { vec![b's', name] } else { column(name).to_vec() };
             let parent = parent.as_deref();
             if let Some(names) = names {
-                let names: Vec<[u8; 2]> = names.into_iter().map(|name| [prefix, name]).collect();
+                let names: Vec<Vec<u8>> = names.into_iter().map(place).collect();
                 let family = schema();
                 let family = family.family(FamilyId(u32::from(is_super)));
                 return Slice::names(family, parent, names.iter().map(|name| &name[..]));
             }
-            let (mut start, mut finish) = bounds.map_or((vec![], vec![]), |(a, b)| {
-                (vec![prefix, a.min(b)], vec![prefix, a.max(b)])
-            });
+            let (mut start, mut finish) =
+                bounds.map_or((vec![], vec![]), |(a, b)| (place(a.min(b)), place(a.max(b))));
             if reversed {
                 std::mem::swap(&mut start, &mut finish);
             }
@@ -86,8 +88,13 @@ fn slices(is_super: bool) -> BoxedStrategy<Slice> {
         .boxed()
 }
 
+/// The name of a column: the elements of two collections.
+fn column(number: u8) -> [u8; 3] {
+    [if number < 2 { b'n' } else { b'o' }, 0, number]
+}
+
 fn cases() -> impl Strategy<Value = Case> {
-    let change = || (0..10u8, 0..2u8, 0..3u8, 0..5i64);
+    let change = || (0..14u8, 0..2u8, 0..3u8, 0..5i64);
     // Most have heard of most: else digests are never alike.
     let replicas = (vec(change(), 0..10), vec((vec(change(), 0..3), any::<bool>()), 1..5));
     let rest = (1..4usize, vec(any::<u8>(), 1..40));
@@ -130,13 +137,30 @@ impl Copy {
         let schema = &SCHEMA;
         let is_super = schema.family(self.family).is_super();
         let super_name: &[u8] = if is_super { &[b's', group] } else { b"" };
-        let place = (super_name, &[b'n', name][..]);
+        let column = column(name);
+        let place = (super_name, &column[..]);
         let mut builder = MutationBuilder::new(schema, "Blog", self.key.as_bytes());
         let row = builder.family(self.family);
         match kind {
             0 => row.delete_row(Deletion::at(at, 1)),
             1 if is_super => row.delete_super_column(super_name, Deletion::at(at, 1)),
             2..4 => row.delete_column(place, Deletion::at(at, i32::from(kind))),
+            4 => row.delete_prefix((super_name, &column[..1]), Deletion::at(at, 1)),
+            5 | 6 => {
+                let group = [b's', group];
+                let bound = if is_super { &group[..] } else { &column };
+                let range = if kind == 5 {
+                    (Bound::Included(bound), Bound::Included(bound))
+                } else {
+                    (Bound::Unbounded, Bound::Excluded(bound))
+                };
+                row.delete_range(range, Deletion::at(at, 1))
+            }
+            7 => {
+                // In the first second since 1970 some are there, and some are not any more.
+                let expiry = Expiry { ttl: 1, at: i64::from(name % 2) * 1_000_000 };
+                row.insert_expiring(place, &[kind], at, expiry)
+            }
             kind => row.insert(place, &[kind], at),
         };
         Self::apply(&builder.finish());

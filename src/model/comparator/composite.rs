@@ -9,6 +9,9 @@
 //!
 //! A name with fewer components comes before those that begin with it. So a slice from
 //! `a, end 0` to `a, end 1` has all names whose first component is `a`.
+//!
+//! [`STATIC`] alone has another form, and comes before all other names that are not empty. 2.0 lets
+//! names begin with the same two bytes for what belongs to a row as a whole.
 
 use super::{CLASS_PREFIX, Comparator, CustomComparator, hex};
 use crate::base::bytes::ByteWriter;
@@ -94,6 +97,11 @@ impl CustomComparator for Composite {
     }
 
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        if a == STATIC || b == STATIC {
+            let rank =
+                |name: &[u8]| if name == STATIC { 1 } else { 2 * usize::from(!name.is_empty()) };
+            return rank(a).cmp(&rank(b));
+        }
         let (mut x, mut y) = (a, b);
         for comparator in &self.components {
             if x.is_empty() || y.is_empty() {
@@ -111,7 +119,7 @@ impl CustomComparator for Composite {
     }
 
     fn validate(&self, name: &[u8]) -> Result<(), String> {
-        let mut rest = name;
+        let mut rest = if name == STATIC { &[] } else { name };
         for (at, comparator) in self.components.iter().enumerate() {
             if rest.is_empty() {
                 return Ok(());
@@ -138,6 +146,9 @@ impl CustomComparator for Composite {
 
     /// Components with colons between them, and an exclamation mark where a bound of a slice ends.
     fn render(&self, name: &[u8]) -> String {
+        if name == STATIC {
+            return "static".into();
+        }
         let (mut rest, mut shown) = (name, Vec::new());
         for comparator in &self.components {
             if rest.is_empty() {
@@ -151,7 +162,8 @@ impl CustomComparator for Composite {
     }
 }
 
-/// The name of the super column that holds static columns: no composite, and before all others.
+/// The name of the super column that holds static columns. No component is as long as these bytes
+/// say: it is no composite, and comes before all others.
 pub const STATIC: &[u8] = &[0xff, 0xff];
 
 /// The name of these components, with this end of the last one: 0, or 0xff and 1 for bounds before
@@ -220,6 +232,7 @@ mod tests {
         let [one, two] = [1i64, 2].map(i64::to_be_bytes);
         let names = [
             Vec::new(),
+            STATIC.to_vec(),
             name(&[b"a"], 0xff),
             name(&[b"a"], 0),
             name(&[b"a", b""], 0),
@@ -232,8 +245,22 @@ mod tests {
         let sliced: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
         sorted(&composite, &sliced);
         assert!(names.iter().all(|name| composite.validate(name).is_ok()));
-        assert_eq!(composite.render(&names[4]), "a:2");
-        assert_eq!(composite.render(&names[6]), "a!");
+        let shown = [1, 5, 7].map(|at: usize| composite.render(&names[at]));
+        assert_eq!(shown, ["static", "a:2", "a!"]);
+    }
+
+    #[test]
+    fn names_are_made_of_components_and_taken_apart() {
+        let parts =
+            |name: &[u8]| components(name).map(|it| it.map(<[u8]>::to_vec)).collect::<Vec<_>>();
+        for (components, end) in [(&[][..], 0), (&[&b"a"[..]], 1), (&[b"", b"b"], 0xff)] {
+            let name = encode(components.iter().copied(), end);
+            assert_eq!(name.last().copied(), components.first().map(|_| end));
+            let expected: Vec<_> = components.iter().map(|it| Some(it.to_vec())).collect();
+            assert_eq!(parts(&name), expected);
+        }
+        assert_eq!(parts(STATIC), [None]);
+        assert_eq!(parts(b"\0\x01a\0\0\x02b"), [Some(b"a".to_vec()), None]);
     }
 
     #[test]
@@ -285,7 +312,8 @@ mod tests {
         let components = prop::collection::vec(component, 0..4);
         let built = (components, prop_oneof![Just(0u8), Just(1), Just(0xff)])
             .prop_map(|(it, end)| name(&it.iter().map(Vec::as_slice).collect::<Vec<_>>(), end));
-        prop_oneof![4 => built, 1 => prop::collection::vec(any::<u8>(), 0..6)]
+        let bytes = prop::collection::vec(any::<u8>(), 0..6);
+        prop_oneof![1 => Just(STATIC.to_vec()), 8 => built, 2 => bytes]
     }
 
     proptest! {

@@ -5,6 +5,7 @@ use crate::base::java::TooLong;
 use crate::model::mutation::DecodeError;
 use crate::model::original_mutation::clipped;
 use crate::model::schema::ColumnFamilySchema;
+use crate::net::extensions::CELLS;
 use crate::ring::TokenError;
 
 /// Why the body of a message from a peer is not taken. None of it was applied.
@@ -71,6 +72,12 @@ pub enum EncodeError {
     /// A key of bytes, which came from a client of a later version than 0.6.
     #[error("the row key is not UTF-8, and other nodes know no other keys")]
     KeyNotText,
+    /// A value that expires, or a deletion that only CQL has, for a node that does not know them.
+    #[error(
+        "the node does not announce {CELLS}: it cannot have values that expire, nor deletions of \
+         ranges and collections"
+    )]
+    LaterCells,
     /// The range of tokens has no form on the wire: it is empty, or ends before a token.
     #[error("the range of rows cannot be sent")]
     Range,

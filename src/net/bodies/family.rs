@@ -7,12 +7,13 @@ use crate::base::java::{JavaReader, JavaWriter};
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::original::{cells_of, put_column, put_deletion, put_super_column};
-use crate::model::original_mutation::{Room, column_type, read_family};
+use crate::model::original_mutation::{CELLS, Room, column_type, read_family};
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::version::RowVersion;
 use std::cmp::Ordering;
 
-/// Appends the version of a row. An empty one has no column family.
+/// Appends the version of a row. An empty one has no column family. One that 0.6 cannot have has a
+/// form that only nodes read that announce [`crate::net::extensions::CELLS`].
 pub(super) fn put_version(
     out: &mut Vec<u8>,
     family: &ColumnFamilySchema,
@@ -33,11 +34,18 @@ pub(super) fn put_family(
 ) -> Result<(), EncodeError> {
     let subcolumns = family.subcolumn_comparator().map(|columns| columns.class_name());
     out.put_utf(family.name.as_bytes())?;
-    out.put_utf(column_type(family).as_bytes())?;
+    let is_original = cells.iter().all(|cell| cell.state().is_original());
+    let kind = if is_original { column_type(family) } else { CELLS };
+    out.put_utf(kind.as_bytes())?;
     out.put_utf(family.comparator().class_name().as_bytes())?;
     out.put_utf(subcolumns.unwrap_or_default().as_bytes())?;
     put_deletion(out, deletion);
-    if family.is_super() {
+    if !is_original {
+        out.extend_from_slice(&(cells.len() as u32).to_be_bytes());
+        for cell in cells {
+            cell.encode(out);
+        }
+    } else if family.is_super() {
         put_super_columns(out, family, cells);
     } else {
         put_columns(out, cells);

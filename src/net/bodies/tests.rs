@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::base::context::RequestContext;
-use crate::model::cell::Cell;
+use crate::model::cell::{Cell, Expiry};
 use crate::model::comparator::Comparator;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::mutation::{DecodeError, MutationBuilder, RowMutation};
+use crate::model::range_deletion::encode_range;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
 use crate::model::slice::Slice;
 use crate::model::version::RowVersion;
@@ -411,6 +412,33 @@ fn a_long_super_column_name_does_not_multiply_without_bound() {
     assert_eq!(ReadReply::decode(&large, family), Err(DecodeError::TooLarge(32 << 20).into()));
 }
 
+#[test]
+fn cells_that_cannot_be_are_refused() {
+    let (schema, at) = (schema(), Deletion::at(1, 1));
+    let with = |family: FamilyId, cell: Cell| {
+        let mut builder = MutationBuilder::new(&schema, "Keyspace1", b"key1");
+        builder.family(family).cell(&cell);
+        let expiry = Expiry { ttl: 1, at: 1 };
+        let place = (if family == SUPER { &b"s"[..] } else { b"" }, &b"n"[..]);
+        builder.insert_expiring(place, b"", 1, expiry);
+        let body = encode_mutation(&builder.finish(), &schema).unwrap();
+        decode_mutation(&body, &schema, &RequestContext::default()).map(drop)
+    };
+    let range = encode_range((Bound::Included(b"b"), Bound::Excluded(b"a")));
+    let sound = encode_range((Bound::Included(b"a"), Bound::Excluded(b"b")));
+    for (family, super_name) in [(STANDARD, &b"\0"[..]), (SUPER, b"")] {
+        let is_taken = |cell| with(family, cell).is_ok();
+        assert!(is_taken(Cell::range_tombstone((super_name, &sound), at)));
+        assert!(!is_taken(Cell::range_tombstone((super_name, &range), at)), "it ends before");
+        assert!(!is_taken(Cell::range_tombstone((b"s", &sound), at)));
+        assert!(!is_taken(Cell::live(super_name, &sound, b"", 1)));
+        let within = if family == SUPER { &b"s"[..] } else { b"" };
+        assert!(is_taken(Cell::prefix_tombstone((within, b"c"), at)));
+        assert!(!is_taken(Cell::prefix_tombstone((within, b"c\0"), at)));
+        assert!(!is_taken(Cell::live(within, b"", b"", 1)));
+    }
+}
+
 /// Clients of 0.6 may send batches that do nothing, and its nodes pass them on.
 #[test]
 fn a_mutation_that_does_nothing_is_one() {
@@ -443,12 +471,22 @@ fn names() -> impl Strategy<Value = Vec<u8>> {
 fn cell(family: FamilyId) -> impl Strategy<Value = Cell> {
     let time = prop_oneof![1..5i32, Just(i32::MAX)];
     let at = prop_oneof![0..5i64, Just(i64::MIN), Just(i64::MAX)];
-    (names(), names(), at, time, vec(0u8.., 0..9), 0..4u8).prop_map(
+    (names(), names(), at, time, vec(0u8.., 0..9), 0..12u8).prop_map(
         move |(super_name, name, at, time, value, kind)| {
             let super_name = if family == SUPER { super_name } else { Vec::new() };
+            let (place, deletion) = ((&*super_name, &*name), Deletion::at(at, time));
             match kind {
-                0 | 1 => Cell::live(&super_name, &name, &value, at),
-                2 if family == SUPER => Cell::super_tombstone(&super_name, Deletion::at(at, time)),
+                0 if !name.contains(&0) => Cell::prefix_tombstone(place, deletion),
+                1 => {
+                    let range = encode_range((Bound::Included(&name), Bound::Unbounded));
+                    let super_name = schema().family(family).range_super_name();
+                    Cell::range_tombstone((super_name, &range), deletion)
+                }
+                2 => Cell::expiring(place, &value, at, Expiry { ttl: 7, at: time.into() }),
+                3..6 => Cell::live(&super_name, &name, &value, at),
+                6..9 if family == SUPER => {
+                    Cell::super_tombstone(&super_name, Deletion::at(at, time))
+                }
                 _ => Cell::tombstone(&super_name, &name, Deletion::at(at, time)),
             }
         },

@@ -177,7 +177,9 @@ impl<'a> Delivery<'a> {
         replies: &Arc<dyn Replies>,
     ) -> Result<(), String> {
         let Handoff { schema, messenger, .. } = self.handoff;
-        let body = bodies::encode_mutation(mutation, schema).map_err(|e| e.to_string())?;
+        let checked = messenger.check_cells(mutation, self.recipient);
+        let body = checked.and_then(|()| bodies::encode_mutation(mutation, schema));
+        let body = body.map_err(|e| e.to_string())?;
         let (verb, headers) = (Verb::Mutation, Vec::new());
         let message = Request { verb, headers, body: &body, tag };
         messenger.request(message, &[self.recipient], replies).map_err(|e| e.to_string())

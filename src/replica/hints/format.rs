@@ -36,7 +36,10 @@ pub(super) const SEAL_BYTES: u64 = HEAD_BYTES + 16;
 pub(super) const MAX_MUTATION_BYTES: u64 = log::MAX_BODY_BYTES - CREATED_BYTES;
 
 const MAGIC: [u8; 8] = *b"AlexHint";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+
+/// The version before, which differs in what mutations may hold.
+const ORIGINAL_CELLS_VERSION: u32 = 2;
 
 /// The version whose records had tags of their own.
 const HASHED_VERSION: u32 = 1;
@@ -74,7 +77,7 @@ impl Header {
             return Err(BadHeader::Unfinished);
         };
         match log::decode_header(MAGIC, bytes) {
-            Some((VERSION, [number, random])) => {
+            Some((VERSION | ORIGINAL_CELLS_VERSION, [number, random])) => {
                 Ok(Self { number, salt: Salt::new(random, number) })
             }
             Some((HASHED_VERSION, [number, salt])) => Ok(Self { number, salt: Salt::Hashed(salt) }),
@@ -303,7 +306,7 @@ mod tests {
 
     #[test]
     fn an_unfinished_header_is_told_from_a_damaged_one() {
-        let (header, bytes) = Header::new(7, 0x0123_4567_89AB_CDEF);
+        let (header, bytes) = Header::new(7, 0xFEDC_BA98_7654_3210);
         assert_eq!(bytes.len() as u64, HEADER_BYTES);
         assert_eq!(Header::decode(&bytes), Ok(header));
         assert_eq!(Header::decode(&[1; 32]), Err(BadHeader::Invalid));
@@ -321,8 +324,10 @@ mod tests {
         let of_version = |version| log::encode_header(MAGIC, version, &[7, salt]);
         let old = Header { number: 7, salt: Salt::Hashed(salt) };
         assert_eq!(Header::decode(&of_version(1)), Ok(old));
-        assert_eq!(Header::decode(&of_version(2)), Ok(Header::new(7, salt).0));
-        assert_eq!(Header::decode(&of_version(3)), Err(BadHeader::Version(3)));
+        for version in [2, 3] {
+            assert_eq!(Header::decode(&of_version(version)), Ok(Header::new(7, salt).0));
+        }
+        assert_eq!(Header::decode(&of_version(4)), Err(BadHeader::Version(4)));
     }
 
     #[test]

@@ -24,7 +24,8 @@
 //! segment   header | record | record | ... | seal
 //!
 //! header     0  8  magic "AlexHint"
-//!            8  4  version, 2; version 1 differs in the tags and checksums of its records
+//!            8  4  version, 3; in version 2 mutations have no cells that 0.6 does not have, and
+//!                  version 1 differs in the tags and checksums of its records
 //!           12  8  number of the segment, as in its name
 //!           20  8  random number, from which the salt is made
 //!           28  4  CRC32 of bytes 0..28

@@ -4,7 +4,7 @@
 //! segment   header | record | record | ... | zeroes up to the preallocated size
 //!
 //! header     0  8  magic "AlexCLog"
-//!            8  4  version, 2
+//!            8  4  version, 3; in version 2 mutations have no cells that 0.6 does not have
 //!           12  8  segment id
 //!           20  8  run: id of the first segment that this start of the program has written
 //!           28  8  identity of the log, drawn when it begins, and the salt of its records; in
@@ -37,7 +37,10 @@ pub(super) const SEAL_BYTES: u64 = HEAD_BYTES + 9;
 pub(in crate::storage) const TIME_BYTES: u64 = HEAD_BYTES + 9;
 
 const MAGIC: [u8; 8] = *b"AlexCLog";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+
+/// The version before, which differs in what mutations may hold.
+const ORIGINAL_CELLS_VERSION: u32 = 2;
 
 /// The version whose segments do not say to which log they belong.
 const NAMELESS_VERSION: u32 = 1;
@@ -95,7 +98,7 @@ impl Header {
         let header = log::decode_header::<HEADER_NUMBERS>(MAGIC, bytes);
         let (version, [id, run, random, capacity, previous]) = header.ok_or(BadHeader::Invalid)?;
         let is_named = match version {
-            VERSION => true,
+            VERSION | ORIGINAL_CELLS_VERSION => true,
             NAMELESS_VERSION => false,
             other => return Err(BadHeader::Version(other)),
         };
@@ -175,8 +178,10 @@ mod tests {
             assert_eq!(Header::decode(&bytes), Ok(header));
             assert_eq!(Header::decode(&bytes[1..]), Err(BadHeader::Invalid));
         }
-        let bytes = log::encode_header(MAGIC, 3, &[7, 5, 1, 99, 0]);
-        assert_eq!(Header::decode(&bytes), Err(BadHeader::Version(3)));
+        let bytes = log::encode_header(MAGIC, 2, &[7, 5, random, 1 << 27, 4]);
+        assert_eq!(Header::decode(&bytes), Ok(header));
+        let bytes = log::encode_header(MAGIC, 4, &[7, 5, 1, 99, 0]);
+        assert_eq!(Header::decode(&bytes), Err(BadHeader::Version(4)));
     }
 
     #[test]

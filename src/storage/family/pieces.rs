@@ -160,9 +160,8 @@ impl<'a> Growing<'a> {
         let after = after.and_then(|after| place(after, family));
         self.used = self.used.saturating_add(answer::row_cost(key.as_bytes()));
         let mut part = VersionFold::new(family, row.deletion(), Some(self.gc_before));
-        if let Some((super_name, _)) = after.filter(|_| family.is_super()) {
-            let mut marker = row.cells(CellRange::super_tombstone(super_name), false)?;
-            marker.advance()?.into_iter().for_each(|marker| part.resume(marker));
+        if let Some(after) = after {
+            resume(&mut part, family, row, after)?;
         }
         let from =
             after.map_or(CellBound::First, |(super_name, name)| CellBound::After(super_name, name));
@@ -183,6 +182,27 @@ impl<'a> Growing<'a> {
     }
 }
 
+/// Goes on in the middle of a row below what deletes parts of it.
+fn resume(
+    part: &mut VersionFold<'_>,
+    family: &ColumnFamilySchema,
+    row: &RowReader<'_, '_>,
+    after: (&[u8], &[u8]),
+) -> Result<(), ReadError> {
+    for deletion in row.range_deletions()? {
+        part.know(&deletion);
+    }
+    let (super_name, _) = after;
+    if family.is_super() && !super_name.is_empty() {
+        let mut marker = row.cells(CellRange::super_tombstone(super_name), false)?;
+        marker.advance()?.into_iter().for_each(|marker| part.resume(marker));
+    }
+    if let Some(deletion) = row.prefix_above(after)? {
+        part.know(&deletion);
+    }
+    Ok(())
+}
+
 /// The cell of a position, if the family can have one there: the position may come from another
 /// node.
 fn place<'a>(
@@ -190,6 +210,6 @@ fn place<'a>(
     family: &ColumnFamilySchema,
 ) -> Option<(&'a [u8], &'a [u8])> {
     let place = position.cell.as_ref().map(|(super_name, name)| (&super_name[..], &name[..]));
-    let state = if family.is_super() { CellState::SuperTombstone } else { CellState::Live };
-    place.filter(|place| family.can_hold(state, *place))
+    let states = [CellState::Live, CellState::SuperTombstone, CellState::RangeTombstone];
+    place.filter(|place| states.iter().any(|state| family.can_hold(*state, *place)))
 }

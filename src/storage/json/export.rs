@@ -1,7 +1,8 @@
 //! Writes the rows of SSTables as JSON, one cell after the other.
 
 use super::text::key_text;
-use crate::model::cell::Cell;
+use super::{PREFIX, RANGE};
+use crate::model::cell::{Cell, CellState, Expiry};
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
@@ -41,7 +42,8 @@ pub enum Shape {
 pub struct Exported {
     /// Rows.
     pub rows: u64,
-    /// Deletions of rows and super columns that the shape has no place for.
+    /// Deletions of rows and super columns, and cells that 0.6 does not have, that the shape has no
+    /// place for.
     pub left_out: u64,
     /// Rows of which something could not be read, with the reason.
     pub damaged: Vec<(RowKey, ReadError)>,
@@ -164,7 +166,9 @@ impl Run<'_> {
     fn subcolumn(&mut self, cell: &Cell, row: &mut OpenRow) -> io::Result<()> {
         // Two names of a number are one super column, which a JSON object has once.
         let order = |last: &[u8]| self.family.comparator().compare(last, cell.super_name());
-        if !row.super_name.as_deref().is_some_and(|last| order(last).is_eq()) {
+        let is_same = row.super_name.as_deref().is_some_and(|last| order(last).is_eq());
+        // Range deletions stand before that of the super column without a name.
+        if !is_same || cell.super_deletion().is_some() {
             if row.super_name.is_some() {
                 self.out.write_all(b"]}, ")?;
             } else if !row.is_empty {
@@ -190,12 +194,22 @@ impl Run<'_> {
     }
 
     fn column(&mut self, cell: &Cell, row: &mut OpenRow) -> io::Result<()> {
+        if !cell.state().is_original() && self.shape == Shape::Original {
+            self.result.left_out += 1;
+            return Ok(());
+        }
         self.out.write_all(if row.is_empty { b"[\"" } else { b", [\"" })?;
         row.is_empty = false;
         write_hex(self.out, cell.name())?;
         self.out.write_all(b"\", \"")?;
         write_hex(self.out, cell.value())?;
-        write!(self.out, "\", {}, {}]", cell.timestamp(), !cell.is_live())
+        let rest = match (cell.state(), cell.expiry()) {
+            (_, Some(Expiry { ttl, at })) => format!("false, {ttl}, {at}"),
+            (CellState::PrefixTombstone, _) => format!("\"{PREFIX}\""),
+            (CellState::RangeTombstone, _) => format!("\"{RANGE}\""),
+            _ => (!cell.is_live()).to_string(),
+        };
+        write!(self.out, "\", {}, {rest}]", cell.timestamp())
     }
 }
 

@@ -26,8 +26,17 @@
 //!   deletion; the export can leave them out for it;
 //! * the local deletion time of a super column, as its member `"localDeletionTime"`, which
 //!   `json2sstable` of 0.6 does not look at;
+//! * for a value that expires, seconds to live and the second of its end as fifth and sixth element
+//!   of its column;
+//! * the deletion of a prefix or of a range of columns, as a column with `"prefix"` or `"range"` in
+//!   place of the fourth element. The name of a range are its bounds, as they are stored; in a
+//!   super column family it stands in the super column without a name;
 //! * row keys are escaped as JSON asks for. A key that is not UTF-8 is written as `"\u0000hex:"`
 //!   and its bytes in hexadecimal digits; so is one that itself begins like this.
+
+/// What stands in a column that is the deletion of a prefix or of a range of columns.
+const PREFIX: &str = "prefix";
+const RANGE: &str = "range";
 
 mod export;
 mod import;

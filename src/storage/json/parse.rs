@@ -1,13 +1,15 @@
 //! Reads rows from JSON, one cell after the other.
 
 use super::text::{parse_key, unhex};
-use crate::model::cell::Cell;
+use super::{PREFIX, RANGE};
+use crate::model::cell::{Cell, Expiry};
 use crate::model::comparator::Comparator;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
 use crate::ring::{DecoratedKey, Partitioner};
 use crate::storage::error::FileError;
+use serde::Deserialize;
 use serde::de::{
     DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor,
 };
@@ -264,24 +266,58 @@ impl State<'_> {
     ) -> Result<(), A::Error> {
         let missing = || A::Error::custom("a column is [name, value, timestamp, deleted]");
         let family = self.context.family;
-        let name = seq.next_element::<String>()?.ok_or_else(missing)?;
-        let name = hex_name(&name, family.subcolumn_comparator().unwrap_or(family.comparator()))?;
+        let digits = seq.next_element::<String>()?.ok_or_else(missing)?;
         let value = seq.next_element::<String>()?.ok_or_else(missing)?;
         let value = unhex(&value).ok_or_else(|| A::Error::custom("a value is hexadecimal"))?;
         let timestamp: i64 = seq.next_element()?.ok_or_else(missing)?;
-        let deleted: bool = seq.next_element()?.ok_or_else(missing)?;
-        if seq.next_element::<IgnoredAny>()?.is_some() {
+        let kind: Kind = seq.next_element()?.ok_or_else(missing)?;
+        let ttl: Option<u32> = seq.next_element()?;
+        let end: Option<i64> = seq.next_element()?;
+        if end.is_some() && seq.next_element::<IgnoredAny>()?.is_some() {
             return Err(missing());
         }
-        if !deleted {
-            return self.cell(Cell::live(super_name, &name, &value, timestamp));
+        let is_range = matches!(&kind, Kind::Other(kind) if kind == RANGE);
+        let name = if is_range {
+            unhex(&digits).ok_or_else(|| A::Error::custom("a range is hexadecimal"))?
+        } else {
+            hex_name(&digits, family.subcolumn_comparator().unwrap_or(family.comparator()))?
+        };
+        match (&kind, ttl, end) {
+            (Kind::Deleted(false), None, None) => {
+                return self.cell(Cell::live(super_name, &name, &value, timestamp));
+            }
+            (Kind::Deleted(false), Some(ttl), Some(at)) => {
+                let expiry = Expiry { ttl, at };
+                return self.cell(Cell::expiring((super_name, &name), &value, timestamp, expiry));
+            }
+            (_, None, None) => {}
+            _ => return Err(missing()),
         }
         let time = <[u8; 4]>::try_from(&value[..]).map_err(|_| {
             A::Error::custom("the value of a deleted column is its local deletion time, 4 bytes")
         })?;
         let deletion = Deletion::at(timestamp, i32::from_be_bytes(time));
-        self.cell(Cell::tombstone(super_name, &name, deletion))
+        self.cell(match &kind {
+            Kind::Deleted(_) => Cell::tombstone(super_name, &name, deletion),
+            Kind::Other(kind) if kind == PREFIX => {
+                Cell::prefix_tombstone((super_name, &name), deletion)
+            }
+            Kind::Other(kind) if kind == RANGE && super_name.is_empty() => {
+                Cell::range_tombstone((family.range_super_name(), &name), deletion)
+            }
+            Kind::Other(_) => return Err(missing()),
+        })
     }
+}
+
+/// The fourth element of a column.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Kind {
+    /// Whether it is deleted.
+    Deleted(bool),
+    /// [`PREFIX`] or [`RANGE`].
+    Other(String),
 }
 
 /// A deletion whose two parts are members of an object.

@@ -1,10 +1,11 @@
 use super::*;
 use crate::base::fs::FileSystem;
 use crate::kit::disk::SimFileSystem;
-use crate::model::cell::Cell;
+use crate::model::cell::{Cell, Expiry};
 use crate::model::comparator::Comparator;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
+use crate::model::range_deletion::encode_range;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
 use crate::ring::Partitioner;
 use crate::storage::caches::BlockCache;
@@ -13,6 +14,7 @@ use crate::storage::sstable::{SsTable, WrittenFile};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::io::{Cursor, Read};
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -209,6 +211,31 @@ fn the_shape_is_this() {
 ";
     assert_eq!(text, expected);
     assert_eq!(rig.export_all(&rig.import(&text).unwrap().file.unwrap()), text);
+}
+
+#[test]
+fn cells_that_0_6_does_not_have_come_back() {
+    for (is_super, within, ranges) in [(false, &b""[..], &b"\0"[..]), (true, b"s", b"")] {
+        let rig = Rig::new(is_super, P);
+        let range = encode_range((Bound::Excluded(b"b"), Bound::Unbounded));
+        let mut cells = vec![Cell::range_tombstone((ranges, &range), Deletion::at(3, 4))];
+        if is_super {
+            cells.push(Cell::super_tombstone(b"", Deletion::at(1, 2)));
+        }
+        cells.push(Cell::prefix_tombstone((within, b"c"), Deletion::at(5, 6)));
+        let expiry = Expiry { ttl: 60, at: 1 << 33 };
+        cells.push(Cell::expiring((within, b"c\0e"), b"v", 7, expiry));
+        let row = (P.decorate("k".into()), Deletion::NONE, cells.clone());
+        let path = [rig.write(1, &[row])];
+        let (text, _) = rig.export(&path, &Selection::default(), Shape::Full);
+        let imported = rig.import(&text).unwrap().file.unwrap();
+        assert_eq!(rig.export_all(&imported), text);
+        assert_eq!(imported.properties.cells, cells.len() as u64);
+        assert!(text.contains("[\"630065\", \"76\", 7, false, 60, 8589934592]"), "{text}");
+        let (text, exported) = rig.export(&path, &Selection::default(), Shape::Original);
+        assert!(!text.contains("630065"), "{text}");
+        assert_eq!(exported.left_out, cells.len() as u64);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! and a reader never sees half of a mutation. The only cell of a row, and many rows have but one,
 //! needs no chunk.
 
-use crate::model::cell::Cell;
+use crate::model::cell::{Cell, CellState};
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::{CellBound, CellRange};
 use std::cmp::Ordering;
@@ -18,6 +18,8 @@ const MAX_FANOUT: usize = 128;
 #[derive(Debug, Clone, Default)]
 pub struct CellTree {
     root: Root,
+    /// The states that cells of it have or had, each by its flag.
+    states: u8,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -57,12 +59,13 @@ impl CellTree {
     /// The tree of cells that are in order, one for each place. Its chunks are full, and take no
     /// more memory than they need.
     pub fn from_sorted(mut cells: Vec<Cell>) -> Self {
+        let states = cells.iter().fold(0, |states, cell| states | cell.state().flag());
         if cells.len() <= 1 {
-            return Self { root: cells.pop().map_or(Root::Empty, Root::One) };
+            return Self { root: cells.pop().map_or(Root::Empty, Root::One), states };
         }
         if cells.len() <= MAX_FANOUT {
             cells.shrink_to_fit();
-            return Self { root: Root::Many(Arc::new(Node::Chunk(cells))) };
+            return Self { root: Root::Many(Arc::new(Node::Chunk(cells))), states };
         }
         let mut level: Vec<Child> = cells
             .chunks(MAX_FANOUT)
@@ -78,11 +81,12 @@ impl CellTree {
             });
             level = above.collect();
         }
-        Self { root: Root::Many(level.swap_remove(0).node) }
+        Self { root: Root::Many(level.swap_remove(0).node), states }
     }
 
     /// Adds a cell. With one that stands at its place already it is reconciled.
     pub fn insert(&mut self, family: &ColumnFamilySchema, cell: Cell) {
+        self.states |= cell.state().flag();
         match &mut self.root {
             Root::Empty => self.root = Root::One(cell),
             Root::One(only) => {
@@ -101,6 +105,11 @@ impl CellTree {
                 }
             }
         }
+    }
+
+    /// Whether a cell may have this state.
+    pub fn may_hold(&self, state: CellState) -> bool {
+        self.states & state.flag() != 0
     }
 
     /// Whether there are no cells.

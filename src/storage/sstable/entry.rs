@@ -37,6 +37,7 @@ use crate::base::bytes::{ByteReader, ByteWriter, Malformed};
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
+use crate::model::schema::ColumnFamilySchema;
 use crate::ring::{DecoratedKey, Partitioner};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
@@ -372,6 +373,20 @@ impl RowEntry {
             range.start = cell.as_ref().map_or(range.end, |cell| at + cell.encoded_length());
             Some(cell.ok_or(Malformed(at)))
         })
+    }
+
+    /// Whether a range deletion may stand before its other cells, as far as that is known without
+    /// another block.
+    pub fn may_have_range_deletions(&self, family: &ColumnFamilySchema) -> bool {
+        let bytes = self.block.bytes();
+        let first = match &self.place {
+            CellsPlace::Inline(range) => Cell::place_at(bytes, range.start as usize),
+            CellsPlace::Blocks(cells) => match &cells.extents {
+                Extents::Few(extents) => extents.first().map(|first| first.first_place(bytes)),
+                Extents::ColumnIndex(_) => return true,
+            },
+        };
+        first.is_some_and(|place| family.is_range_deletion(place))
     }
 
     /// The block that it was read from: the places of its extents refer to the bytes of this.

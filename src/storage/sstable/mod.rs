@@ -1,6 +1,6 @@
 //! SSTables: sorted rows in one immutable file.
 //!
-//! # Format, version 1
+//! # Format, version 2
 //!
 //! Numbers are big-endian, varints LEB128. A file `<column family>-<generation>.sst` consists of
 //!
@@ -15,7 +15,8 @@
 //! ```
 //!
 //! Each block is compressed and carries its own checksum (block.rs). The format is frozen: what
-//! comes after it gets another number, and files of this one can be read forever.
+//! comes after it gets another number, and files of this one can be read forever. Files of version
+//! 1 have no cells that 0.6 does not have.
 //!
 //! * **Row index blocks** hold an entry for each row, in token order, as many as `IndexInterval`
 //!   says, or as make up a block (entry.rs): key and token, row deletion, number of cells. The
@@ -58,8 +59,8 @@ pub use writer::{SsTableWriter, WriterOptions};
 /// First and last bytes of every file.
 const MAGIC: &[u8; 7] = b"ALEXSST";
 
-/// The version that is written, and the only one that is read.
-const VERSION: u8 = 1;
+/// The version that is written. Earlier ones are read.
+const VERSION: u8 = 2;
 
 /// Bytes of the header.
 const HEADER_LENGTH: u64 = 8;

@@ -4,6 +4,7 @@
 //! The ids are written down here: do not change them.
 
 use crate::base::bytes::{ByteReader, ByteWriter, Malformed};
+use crate::model::cell::{Cell, CellState};
 use crate::model::comparator::ComparatorRegistry;
 use crate::model::deletion::Deletion;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
@@ -46,6 +47,8 @@ pub struct Properties {
     pub created_at_micros: u64,
     /// The level that it was written for; 0 for none, and for what was flushed.
     pub level: u64,
+    /// States of its cells that 0.6 does not have, each by its flag.
+    pub states: u8,
     /// The last row key as the row index stores it: u16 length, key, token. Empty without rows.
     pub last_key: Vec<u8>,
 }
@@ -73,6 +76,14 @@ impl Properties {
         self.tombstones += 1;
         self.min_local_deletion_time =
             self.min_local_deletion_time.min(deletion.local_deletion_time);
+    }
+
+    /// Counts a cell if it is a tombstone, or becomes one.
+    pub fn note_deletion(&mut self, cell: &Cell) {
+        if let Some(deletion) = cell.deletion() {
+            self.note_tombstone(deletion);
+            self.states |= cell.state().flag() & CellState::LATER;
+        }
     }
 
     /// Counts the deletion of a row, if there is one.
@@ -121,6 +132,9 @@ impl Properties {
         field(16, &self.level.to_be_bytes());
         field(17, &self.last_key);
         field(18, &self.smallest_row_bytes.to_be_bytes());
+        if self.states != 0 {
+            field(19, &[self.states]);
+        }
         out
     }
 
@@ -178,6 +192,7 @@ impl Properties {
                 16 => properties.level = number()?,
                 17 => properties.last_key = value.to_vec(),
                 18 => properties.smallest_row_bytes = number()?,
+                19 => properties.states = ByteReader::new(value).u8()?,
                 _ => {}
             }
         }
@@ -199,6 +214,7 @@ mod tests {
             min_local_deletion_time: -3,
             min_timestamp: i64::MIN,
             level: 3,
+            states: 7,
             last_key: b"zed".to_vec(),
             ..Properties::default()
         };

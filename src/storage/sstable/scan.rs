@@ -85,7 +85,7 @@ pub(super) fn header_fault(
     [magic @ .., version]: [u8; HEADER_LENGTH as usize],
 ) -> Option<&'static str> {
     if magic == *MAGIC {
-        (version != VERSION).then_some("its format version is not known")
+        (!(1..=VERSION).contains(&version)).then_some("its format version is not known")
     } else {
         Some("it does not begin like an SSTable of Alexandra")
     }
@@ -97,7 +97,8 @@ pub(super) fn decode_footer(footer: &[u8; FOOTER_LENGTH], start: u64) -> Option<
     let (checked, rest) = footer.split_at(HANDLES_LENGTH);
     let (crc, end) = rest.split_at(4);
     let (magic, version) = end.split_at(MAGIC.len());
-    if crc != crc32fast::hash(checked).to_be_bytes() || magic != MAGIC || version != [VERSION] {
+    let is_known = version.first().is_some_and(|version| (1..=VERSION).contains(version));
+    if crc != crc32fast::hash(checked).to_be_bytes() || magic != MAGIC || !is_known {
         return None;
     }
     let mut reader = ByteReader::new(checked);

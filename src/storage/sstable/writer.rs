@@ -272,9 +272,7 @@ impl SsTableWriter {
     pub fn push(&mut self, cell: &Cell) -> Result<(), FileError> {
         let row = self.row.as_mut().expect("cells belong to a row that was begun");
         row.note_cell(cell.timestamp(), cell.encoded_length(), &mut self.properties);
-        if let Some(deletion) = cell.deletion() {
-            self.properties.note_tombstone(deletion);
-        }
+        self.properties.note_deletion(cell);
         if row.is_small {
             if row.raw_bytes <= self.options.inline_bytes() {
                 cell.encode(&mut self.small);

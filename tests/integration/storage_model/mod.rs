@@ -3,6 +3,7 @@
 //!
 //! * `random`: random writes, reads, flushes, compactions, restarts and crashes. A failure prints
 //!   its seed; `ALEXANDRA_SEED=n` repeats it, `ALEXANDRA_CASES=n` asks for more than the default.
+//! * `later_cells`: values that expire, and deletions of prefixes and ranges.
 //! * `regressions`: what was found, one test for each bug.
 //! * `caches`: key and row caches, and what is saved of them.
 //! * `crash`: power fails after each single change to the disk of a fixed scenario.
@@ -24,6 +25,7 @@ mod crash;
 mod families;
 mod faults;
 mod full;
+mod later_cells;
 mod manifests;
 pub(crate) mod model;
 mod mutated;

@@ -352,7 +352,12 @@ impl Rig {
 
     /// Writes, and in batch mode waits until it is durable.
     pub(crate) fn write(&self, key: &[u8], parts: &[(u32, Vec<Write>)]) -> Outcome {
-        match self.storage().apply(&self.mutation(key, parts), true) {
+        self.apply(&self.mutation(key, parts))
+    }
+
+    /// The same of any mutation.
+    pub(crate) fn apply(&self, mutation: &RowMutation) -> Outcome {
+        match self.storage().apply(mutation, true) {
             Ok(Applied::Done) => Outcome::Done,
             Ok(Applied::Pending(position)) => {
                 let (tell, told) = mpsc::channel();

@@ -281,6 +281,7 @@ fn differences(stated: &Properties, found: &Properties) -> Vec<String> {
             ("the number of rows", i128::from(of.rows)),
             ("the number of cells", of.cells.into()),
             ("the number of tombstones", of.tombstones.into()),
+            ("the set of states that 0.6 does not have", of.states.into()),
             ("the least local deletion time", of.min_local_deletion_time.into()),
             ("the least timestamp", of.min_timestamp.into()),
             ("the greatest timestamp", of.max_timestamp.into()),

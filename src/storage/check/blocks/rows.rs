@@ -109,7 +109,7 @@ impl RowCells {
         totals.raw_bytes += length;
         totals.largest_row_bytes = totals.largest_row_bytes.max(self.bytes);
         totals.note_timestamp(cell.timestamp());
-        cell.deletion().inspect(|deletion| totals.note_tombstone(*deletion));
+        totals.note_deletion(&cell);
         self.last = Some(cell);
         fault
     }

@@ -151,7 +151,7 @@ fn a_segment_of_a_later_version_stops_the_start_in_any_case() {
     disk.put(&path_of(5001), &content);
     for accept_loss in [false, true] {
         let result = try_read_back(&disk, accept_loss);
-        assert!(matches!(result, Err(ReplayError::Version { version: 3, .. })), "{result:?}");
+        assert!(matches!(result, Err(ReplayError::Version { version: 4, .. })), "{result:?}");
     }
 }
 

@@ -56,6 +56,18 @@ pub(crate) enum Command {
         #[arg(key, many)]
         columns: Vec<(String, String)>,
     },
+    /// Writes a column that expires: `write-until Authors ada name Ada at=5 seconds=10`.
+    #[command(name = "write-until")]
+    WriteUntil {
+        family: String,
+        key: String,
+        column: String,
+        value: String,
+        #[arg(key)]
+        at: i64,
+        #[arg(key)]
+        seconds: u32,
+    },
     /// Writes rows of a column each, whose value is so many bytes of chance.
     Fill {
         family: String,
@@ -70,6 +82,29 @@ pub(crate) enum Command {
         family: String,
         key: String,
         column: Option<String>,
+        #[arg(key)]
+        at: i64,
+    },
+    /// Deletes the columns whose names go on from this one with a zero byte.
+    #[command(name = "delete-prefix")]
+    DeletePrefix {
+        family: String,
+        key: String,
+        column: String,
+        #[arg(key)]
+        at: i64,
+    },
+    /// Deletes columns, or super columns, from the first up to the last, or before it.
+    #[command(name = "delete-range")]
+    DeleteRange {
+        family: String,
+        key: String,
+        #[arg(key)]
+        from: Option<String>,
+        #[arg(key)]
+        to: Option<String>,
+        #[arg(key)]
+        before: Option<String>,
         #[arg(key)]
         at: i64,
     },
@@ -162,6 +197,16 @@ impl goldenscript::Runner for World {
             Command::Troubles => self.troubles(),
             Command::AwaitTroubles(count) => self.await_troubles(*count),
             Command::Write { family, key, at, columns } => self.write((family, key), *at, columns),
+            Command::WriteUntil { family, key, column, value, at, seconds } => {
+                self.write_until((family, key), (column, value), *at, *seconds)
+            }
+            Command::DeletePrefix { family, key, column, at } => {
+                self.delete_prefix((family, key), column, *at)
+            }
+            Command::DeleteRange { family, key, from, to, before, at } => {
+                let [from, to, before] = [from, to, before].map(Option::as_deref);
+                self.delete_range((family, key), from, (to, before), *at)
+            }
             Command::Fill { family, prefix, rows, bytes } => {
                 self.fill((family, prefix), *rows, *bytes)
             }

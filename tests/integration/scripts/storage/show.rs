@@ -2,7 +2,9 @@
 
 use alexandra::model::cell::{Cell, CellState};
 use alexandra::model::deletion::Deletion;
+use alexandra::model::range_deletion::decode_range;
 use alexandra::model::version::RowVersion;
+use std::ops::Bound;
 
 /// Longer values are shown by their length.
 const SHOWN_BYTES: usize = 30;
@@ -28,6 +30,20 @@ fn cell(cell: &Cell) -> String {
             format!("{place}=({} bytes)@{}", cell.value().len(), cell.timestamp())
         }
         CellState::Live => format!("{place}={}@{}", text(cell.value()), cell.timestamp()),
+        CellState::Expiring => {
+            let end = cell.expiry().map_or(0, |expiry| expiry.at);
+            format!("{place}={}@{} until {end}", text(cell.value()), cell.timestamp())
+        }
+        CellState::PrefixTombstone => format!("-{place}/*@{}", cell.timestamp()),
+        CellState::RangeTombstone => {
+            let (start, end) = decode_range(name).unwrap();
+            let bound = |bound, open| match bound {
+                Bound::Unbounded => String::new(),
+                Bound::Included(name) => text(name),
+                Bound::Excluded(name) => format!("{open}{}", text(name)),
+            };
+            format!("-[{}..{}]@{}", bound(start, ">"), bound(end, "<"), cell.timestamp())
+        }
         _ => format!("-{place}@{}", cell.timestamp()),
     }
 }

@@ -4,11 +4,14 @@ use super::files::absolute;
 use super::{Output, show};
 use crate::kit::disk::{SimFileSystem, Survival};
 use crate::storage_model::model::{Target, Write};
-use crate::storage_model::rig::{BATCH, Outcome, PERIODIC, Rig, Setup, wait_until};
+use crate::storage_model::rig::{BATCH, KEYSPACE, Outcome, PERIODIC, Rig, Setup, wait_until};
 use alexandra::base::context::RequestContext;
 use alexandra::config::settings::CacheSize;
+use alexandra::model::cell::Expiry;
 use alexandra::model::comparator::Comparator;
+use alexandra::model::deletion::Deletion;
 use alexandra::model::key::RowKey;
+use alexandra::model::mutation::MutationBuilder;
 use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
 use alexandra::model::slice::{RowSlice, Slice};
 use alexandra::ring::{Partitioner, RowRange, Token, TokenRange};
@@ -285,9 +288,65 @@ impl World {
         self.apply(row, vec![Write { target, value: None, timestamp: at, deleted_at, number: 0 }])
     }
 
+    pub(super) fn write_until(
+        &self,
+        row: Row<'_>,
+        (column, value): (&str, &str),
+        at: i64,
+        seconds: u32,
+    ) -> Output {
+        let expiry = Expiry { ttl: seconds, at: i64::from(self.rig.now()) + i64::from(seconds) };
+        self.mutate(row, |mutation| {
+            let place = place(column);
+            mutation.insert_expiring(place, value.as_bytes(), at, expiry);
+        })
+    }
+
+    pub(super) fn delete_prefix(&self, row: Row<'_>, column: &str, at: i64) -> Output {
+        let deletion = Deletion::at(at, self.rig.now());
+        self.mutate(row, |mutation| {
+            mutation.delete_prefix(place(column), deletion);
+        })
+    }
+
+    pub(super) fn delete_range(
+        &self,
+        row: Row<'_>,
+        from: Option<&str>,
+        (to, before): (Option<&str>, Option<&str>),
+        at: i64,
+    ) -> Output {
+        let start = from.map_or(Bound::Unbounded, |it| Bound::Included(it.as_bytes()));
+        let end = match (to, before) {
+            (Some(to), _) => Bound::Included(to.as_bytes()),
+            (None, Some(before)) => Bound::Excluded(before.as_bytes()),
+            (None, None) => Bound::Unbounded,
+        };
+        let deletion = Deletion::at(at, self.rig.now());
+        self.mutate(row, |mutation| {
+            mutation.delete_range((start, end), deletion);
+        })
+    }
+
+    fn mutate(
+        &self,
+        (family, key): Row<'_>,
+        change: impl FnOnce(&mut MutationBuilder<'_>),
+    ) -> Output {
+        self.storage()?;
+        let mut builder = MutationBuilder::new(&self.rig.schema, KEYSPACE, key.as_bytes());
+        builder.family(self.family(family)?);
+        change(&mut builder);
+        Self::done(self.rig.apply(&builder.finish()))
+    }
+
     fn apply(&self, (family, key): Row<'_>, writes: Vec<Write>) -> Output {
         self.storage()?;
-        match self.rig.write(key.as_bytes(), &[(self.family(family)?.0, writes)]) {
+        Self::done(self.rig.write(key.as_bytes(), &[(self.family(family)?.0, writes)]))
+    }
+
+    fn done(outcome: Outcome) -> Output {
+        match outcome {
             Outcome::Done => Ok(String::new()),
             Outcome::Refused(error) => Err(error.into()),
             Outcome::Unknown(error) => Err(format!("not acknowledged: {error}").into()),
@@ -454,6 +513,12 @@ fn target(family: &str, text: &str) -> Target {
         Some((super_name, name)) => Target::Column(super_name.into(), name.into()),
         None => Target::Column(Vec::new(), text.into()),
     }
+}
+
+/// The names of a column.
+fn place(text: &str) -> (&[u8], &[u8]) {
+    let (super_name, name) = text.split_once('/').unwrap_or(("", text));
+    (super_name.as_bytes(), name.as_bytes())
 }
 
 /// Bytes that cannot be compressed.
