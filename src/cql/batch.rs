@@ -43,10 +43,6 @@ pub(super) async fn mutations(
     let mut rows: BTreeMap<(&str, &RowKey), Vec<Part<'_>>> = BTreeMap::new();
     for (at, (item, targets)) in items.iter().zip(&targets).enumerate() {
         let Some((family, _)) = item.plan.table.stored() else { continue };
-        // Messages between nodes do not tell values that expire from others yet.
-        if item.plan.expiry(&item.values, stamp.now)?.is_some() && service.ring_nodes().len() > 1 {
-            return Err(CqlError::unsupported("TTL in a ring of several nodes"));
-        }
         for key in &targets.keys {
             let read = if item.plan.reads() {
                 read_row(service, item.plan, (key, &targets.rows), level).await?

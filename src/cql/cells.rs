@@ -143,7 +143,7 @@ impl CellWriter<'_, '_> {
         // What is inserted by the same statement must stay.
         let before = Deletion::at(self.stamp.timestamp.saturating_sub(1), self.stamp.now);
         let deletion = if value.is_some() { before } else { self.deletion };
-        let _ = deletion;
+        self.builder.delete_prefix((&place.0, &name), deletion);
         self.append(column, place, Some(value.map(Cow::Borrowed)))
     }
 

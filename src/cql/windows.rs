@@ -6,14 +6,17 @@
 use super::error::CqlError;
 use super::paging::Place;
 use crate::model::cell::Cell;
-use crate::model::comparator::{Comparator, composite};
+use crate::model::comparator::Comparator;
+use crate::model::comparator::composite::{self, STATIC};
 use crate::model::deletion::Deletion;
 use crate::model::mutation::MutationBuilder;
+use crate::model::range_deletion::MAX_BOUND_LENGTH;
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::Slice;
 use crate::model::table::{ColumnKind, Form, Table};
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::ops::Bound;
 
 /// One end of a range of rows: values of the first clustering columns after the prefix.
 #[derive(Debug, Clone)]
@@ -46,8 +49,8 @@ pub(super) struct RowSet<'v> {
     span: Span<'v>,
     /// Whether windows hold these rows and no others.
     pub(super) is_exact: bool,
-    /// Whether the columns of the span all ascend, or all descend.
-    is_uniform: bool,
+    /// Whether the rows lie side by side: the columns of the span all ascend, or all descend.
+    is_one_range: bool,
 }
 
 /// End of a name of a composite as a bound.
@@ -60,7 +63,7 @@ enum End {
 impl<'v> RowSet<'v> {
     /// The rows of these prefixes within a span.
     pub(super) fn new(table: &Table, prefixes: Vec<Vec<Cow<'v, [u8]>>>, span: Span<'v>) -> Self {
-        let mut set = Self { prefixes, span, is_exact: true, is_uniform: true };
+        let mut set = Self { prefixes, span, is_exact: true, is_one_range: true };
         let reached = set.prefixes.first().map_or(0, Vec::len);
         let edges = [&set.span.start, &set.span.end];
         let longest = edges.map(|edge| edge.values.len()).into_iter().max().unwrap_or(0);
@@ -77,9 +80,9 @@ impl<'v> RowSet<'v> {
         let fits = is_inner || reached + longest <= table.in_super_name;
         let is_composite = if is_inner { inner } else { outer };
         let is_closed = edges.into_iter().all(|edge| edge.is_inclusive);
-        set.is_uniform = is_uniform;
-        set.is_exact = is_uniform && fits && (is_composite || is_closed);
-        if !is_uniform || !fits {
+        set.is_one_range = is_uniform && fits;
+        set.is_exact = set.is_one_range && (is_composite || is_closed);
+        if !set.is_one_range {
             for edge in [&mut set.span.start, &mut set.span.end] {
                 edge.values.truncate(1);
                 edge.is_inclusive = true;
@@ -137,9 +140,40 @@ impl<'v> RowSet<'v> {
                          the super column as a whole",
                     ));
                 }
-                _ => return Err(CqlError::unsupported("deletions of ranges of rows")),
+                _ => self.delete_range(table, prefix, deletion, builder)?,
             }
         }
+        Ok(())
+    }
+
+    /// Deletes the rows of a prefix that are no whole super column and no whole partition.
+    fn delete_range(
+        &self,
+        table: &Table,
+        prefix: &[Cow<'v, [u8]>],
+        deletion: Deletion,
+        builder: &mut MutationBuilder<'_>,
+    ) -> Result<(), CqlError> {
+        if !self.is_one_range {
+            return Err(CqlError::unsupported(
+                "deletions of ranges of several columns that are not all in one order",
+            ));
+        }
+        let (outer, inner) = table.is_composite;
+        let is_composite = if table.in_super_name > 0 { outer } else { inner };
+        let (low, high) = self.range(table, prefix, is_composite);
+        if low.len().max(high.len()) > MAX_BOUND_LENGTH {
+            return Err(CqlError::invalid(format!(
+                "The values of one end of a range to delete have more than {MAX_BOUND_LENGTH} bytes"
+            )));
+        }
+        let (low_edge, high_edge) = self.ordered_edges(table);
+        let start = match bound(&low, low_edge, is_composite) {
+            // The static columns of the partition stay.
+            Bound::Unbounded if table.in_super_name > 0 && outer => Bound::Excluded(STATIC),
+            start => start,
+        };
+        builder.delete_range((start, bound(&high, high_edge, is_composite)), deletion);
         Ok(())
     }
 
@@ -215,6 +249,18 @@ impl<'v> RowSet<'v> {
         if values.len() == wanted {
             return Part::Names(vec![name(values, is_composite)]);
         }
+        let (low, high) = self.range(table, values, is_composite);
+        Part::Range(low, high)
+    }
+
+    /// The first and the last name of one level that begin with these values and lie in the span;
+    /// empty for an open end. Of composites both are bounds, that no column has.
+    fn range(
+        &self,
+        table: &Table,
+        values: &[Cow<'v, [u8]>],
+        is_composite: bool,
+    ) -> (Vec<u8>, Vec<u8>) {
         let (low, high) = self.ordered_edges(table);
         let bound = |edge: &Edge<'v>, inclusive: End, exclusive: End| {
             if values.is_empty() && edge.is_open() {
@@ -227,7 +273,16 @@ impl<'v> RowSet<'v> {
             let end = if edge.is_inclusive { inclusive } else { exclusive };
             composite::encode(all.iter().map(|it| &**it), end as u8)
         };
-        Part::Range(bound(low, End::Before, End::After), bound(high, End::After, End::Before))
+        (bound(low, End::Before, End::After), bound(high, End::After, End::Before))
+    }
+}
+
+/// One end of a range to delete. The name of a composite says by itself on which side it lies.
+fn bound<'n>(name: &'n [u8], edge: &Edge<'_>, is_composite: bool) -> Bound<&'n [u8]> {
+    match name {
+        [] => Bound::Unbounded,
+        _ if is_composite || edge.is_inclusive => Bound::Included(name),
+        _ => Bound::Excluded(name),
     }
 }
 
