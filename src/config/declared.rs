@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const NAMESAKE: &str = "another column of the table has this name";
 
-/// The column family as CQL sees it: with the attributes of one element and the children of another.
+/// The column family as CQL sees it, with the attributes of one element and the children of the
+/// other.
 pub(super) fn table<'a>(
     doc: &mut Document<'a>,
     [element, parent]: [&'a Element; 2],

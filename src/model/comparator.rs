@@ -265,7 +265,8 @@ impl ComparatorRegistry {
     }
 
     /// The comparator that a configuration names. A name without a dot is one of the original's
-    /// package; `ReversedType(T)`, `CompositeType(T,U)`, tuples and frozen types are made of others.
+    /// package; `ReversedType(T)`, `CompositeType(T,U)`, tuples and frozen types are made of
+    /// others.
     pub fn resolve(&self, class: &str) -> Option<Comparator> {
         self.resolve_within(class.trim(), MAX_DEPTH)
     }

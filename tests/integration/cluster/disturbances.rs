@@ -22,8 +22,8 @@ const ROWS: usize = 10;
 /// Calls that clients make while one node is disturbed, and after it is back.
 const CALLS: u64 = 1500;
 
-/// Failed calls in a row after which a node that is not disturbed has failed. On a busy machine nodes
-/// take each other for dead for a moment.
+/// Failed calls in a row after which a node that is not disturbed has failed. On a busy machine
+/// nodes take each other for dead for a moment.
 const MAX_FAILURES: u32 = 100;
 
 /// What may happen to a node.
