@@ -10,6 +10,7 @@ pub mod original;
 pub mod original_mutation;
 pub mod position;
 pub mod range_deletion;
+pub mod register;
 pub mod schema;
 pub mod slice;
 pub mod table;
