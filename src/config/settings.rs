@@ -484,10 +484,10 @@ impl Settings {
             Release::V04 | Release::V05 => Comparator::Utf8,
             Release::V06 => Comparator::Bytes,
         };
-        let family = |name: &str, comment: &str, kind| ColumnFamilySettings {
+        let family = |name: &str, comment: &str, gc_grace, kind| ColumnFamilySettings {
             schema: Arc::new(ColumnFamilySchema {
                 comment: Some(comment.to_owned()),
-                gc_grace: self.storage.gc_grace,
+                gc_grace,
                 ..ColumnFamilySchema::new(SYSTEM_KEYSPACE.to_owned(), name.to_owned(), kind)
             }),
             line: 0,
@@ -506,12 +506,20 @@ impl Settings {
             family(
                 "LocationInfo",
                 "persistent metadata for the local node",
+                self.storage.gc_grace,
                 ColumnFamilyKind::Standard { columns: comparator() },
             ),
             family(
                 "HintsColumnFamily",
                 "hinted handoff data",
+                self.storage.gc_grace,
                 ColumnFamilyKind::Super { super_columns: comparator(), columns: Comparator::Bytes },
+            ),
+            family(
+                "Paxos",
+                "in-progress paxos proposals",
+                PAXOS_GRACE,
+                ColumnFamilyKind::Standard { columns: Comparator::Bytes },
             ),
         ]
     }
@@ -523,6 +531,9 @@ impl KeyspaceSettings {
         self.column_families.iter().find(|family| family.schema.name == name)
     }
 }
+
+/// Time for which expired states of `Paxos` are kept, in case that a clock is set back.
+const PAXOS_GRACE: Duration = Duration::from_hours(24);
 
 /// The name of the keyspace that every node keeps for itself.
 pub const SYSTEM_KEYSPACE: &str = "system";

@@ -1,7 +1,7 @@
 //! Extensions of the wire of 0.6 between nodes of this program. A node announces by gossip what it
 //! understands; one that announces nothing gets messages as 0.6.13.
 
-use super::message::Header;
+use super::message::{Header, Message};
 use std::borrow::Cow;
 
 /// Frames may end with a checksum.
@@ -20,12 +20,23 @@ pub const CALLS: &str = "job-calls";
 /// collections.
 pub const CELLS: &str = "cql-cells";
 
+/// Nodes take part in decisions on registers, by the call [`REGISTER`].
+pub const REGISTERS: &str = "registers";
+
 /// All that this version understands.
-pub const ALL: [&str; 5] = [CHECKSUMS, FULL_DIGESTS, REFUSALS, CALLS, CELLS];
+pub const ALL: [&str; 6] = [CHECKSUMS, FULL_DIGESTS, REFUSALS, CALLS, CELLS, REGISTERS];
 
 /// The header of a call, whose value says which it is. It goes by the verb STREAM_REQUEST, because
 /// there must be no verb that an original does not know, to nodes that announce [`CALLS`].
 pub const CALL: &str = "X-ALEXANDRA-CALL";
+
+/// The call of a proposer to a participant of a register.
+pub const REGISTER: &str = "register";
+
+/// Whether a message is a call to a participant of a register.
+pub fn is_register_call(message: &Message<'_>) -> bool {
+    message.header(CALL) == Some(REGISTER.as_bytes())
+}
 
 /// The header of a read command that wants a digest which covers deletions.
 pub const FULL_DIGEST: Header<'static> =

@@ -3,10 +3,12 @@
 //! ```text
 //!   responder    the verbs as other nodes ask for them, and their answers
 //!   verbs        Replica: tries the storage inline, and hands blocking work to threads
+//!   registers    its part in decisions on registers
 //!   hints        HintStore: mutations for other nodes that were down or too slow
 //! ```
 
 mod hints;
+mod registers;
 mod responder;
 #[cfg(test)]
 mod tests;

@@ -4,12 +4,14 @@ use super::hints::{HintError, HintStore};
 use super::verbs::{RangeQuery, Replica, ReplicaError, RowQuery};
 use crate::base::context::RequestContext;
 use crate::model::mutation::{DecodeError, RowMutation};
+use crate::model::register::Ask;
 use crate::model::schema::Schema;
 use crate::model::version::RowVersion;
 use crate::net::bodies::{
-    self, BodyError, EncodeError, RangeCommand, RangeReply, ReadCommand, ReadReply, WriteResponse,
+    self, BodyError, EncodeError, RangeCommand, RangeReply, ReadCommand, ReadReply, RegisterCall,
+    WriteResponse,
 };
-use crate::net::extensions::{FULL_DIGEST, TAKES_REFUSAL};
+use crate::net::extensions::{FULL_DIGEST, TAKES_REFUSAL, is_register_call};
 use crate::net::message::{self, Message, MessageId};
 use crate::net::messenger::{BodyTooLarge, Messenger};
 use crate::net::{Drops, Verb};
@@ -83,8 +85,8 @@ enum Refusal {
     /// Others may not have heard it, and those of 0.6 do not know of such a thing.
     #[error("this node collects the data of its place, and answers no reads before it has them")]
     Incomplete,
-    /// The write itself was done. The same holds.
-    #[error("it is written here, but not acknowledged: the place of this node is not settled yet")]
+    /// A write itself was done. The same holds.
+    #[error("it does not count, even if it is written here: the place of this node is not settled")]
     Unplaced,
     #[error("the answer is too large: {0}: ask for fewer columns or rows at a time")]
     TooLarge(#[from] BodyTooLarge),
@@ -128,6 +130,7 @@ impl Responder {
             Verb::Read | Verb::RangeSlice if !self.is_complete() => Err(Refusal::Incomplete),
             Verb::Read => self.begin_read(message),
             Verb::RangeSlice => self.begin_scan(message),
+            _ if is_register_call(message) => self.begin_vote(message),
             _ => return false,
         };
         match begun {
@@ -239,6 +242,28 @@ impl Responder {
         let others = targets.into_iter().filter(|target| *target != self.options.local);
         let kept = others.map(|target| hints.store(target, mutation).map(drop));
         Ok(kept.fold(Ok(()), Result::and))
+    }
+
+    fn begin_vote(&self, message: &Message<'_>) -> Result<Work, Refusal> {
+        // Others would count it for a participant that it may not be.
+        if self.options.readiness.get() < Readiness::Placed {
+            return Err(Refusal::Unplaced);
+        }
+        let call = RegisterCall::decode(message.body)?;
+        let context = self.request(usize::MAX);
+        context.take(MEMORY_FACTOR * message.body.len()).map_err(ReplicaError::from)?;
+        let (replica, messenger) =
+            (Arc::clone(&self.options.replica), Arc::clone(&self.options.messenger));
+        Ok(Box::pin(async move {
+            let is_answered = !matches!(call.ask, Ask::Settle(_));
+            let vote = replica.vote(call.name, call.ask).await.wait().await?;
+            if !is_answered {
+                return Ok(None);
+            }
+            let body = bodies::encode_vote(&vote);
+            messenger.check_body(body.len())?;
+            Ok(Some(Reply { body, _context: context }))
+        }))
     }
 
     fn begin_read(&self, message: &Message<'_>) -> Result<Work, Refusal> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::registers::Registers;
 use crate::base::budget::{Budget, Charge};
 use crate::base::context::{CancelOnDrop, RequestContext, TooLarge};
 use crate::base::worker::{Abandoned, PoolLoad, Spawner, WorkerPool};
@@ -72,11 +73,12 @@ pub struct ReplicaOptions {
 /// whole read from memory. What would block goes to a bounded pool. A read that turns out to take
 /// long there begins again in a lane of its own, and so do all further ones of its request.
 pub struct Replica {
-    storage: Arc<Database>,
+    pub(super) storage: Arc<Database>,
     reads: WorkerPool,
     /// For requests that take long, so that the others never wait for them.
     long_reads: WorkerPool,
-    writes: WorkerPool,
+    pub(super) writes: WorkerPool,
+    pub(super) registers: Arc<Registers>,
     spawner: Spawner,
     memory: Arc<Budget>,
 }
@@ -207,7 +209,8 @@ impl Replica {
         let reads = start("read", concurrent_reads, 0)?;
         let long_reads = start("long-read", cores / 2, LONG_READ_NICENESS)?;
         let writes = start("write", concurrent_writes, 0)?;
-        Ok(Self { storage, reads, long_reads, writes, spawner, memory })
+        let registers = Arc::default();
+        Ok(Self { storage, reads, long_reads, writes, registers, spawner, memory })
     }
 
     /// Memory for the data of all requests.

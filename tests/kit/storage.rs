@@ -85,14 +85,17 @@ pub(crate) fn open(
     Arc::new(storage.unwrap())
 }
 
-/// Opens a storage with the column family `LocationInfo` of the keyspace `system`, which is all
-/// that a node notes of itself.
+/// The column families of the keyspace `system`, in which a node notes what it has to remember.
+pub(crate) fn system_families() -> [Arc<ColumnFamilySchema>; 2] {
+    [system::LOCATION_INFO, system::registers::PAXOS].map(|name| {
+        let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
+        let schema = ColumnFamilySchema::new(system::KEYSPACE.into(), name.into(), kind);
+        Arc::new(ColumnFamilySchema { gc_grace: Duration::from_hours(24), ..schema })
+    })
+}
+
+/// Opens a storage of these alone.
 pub(crate) fn open_system(fs: &SimFileSystem, clock: Arc<dyn Clock>) -> Arc<Database> {
-    let family = ColumnFamilySchema::new(
-        system::KEYSPACE.into(),
-        system::LOCATION_INFO.into(),
-        ColumnFamilyKind::Standard { columns: Comparator::Bytes },
-    );
-    let (options, schema) = (Options::new("/data", "/log"), Arc::new(Schema::new([family.into()])));
-    open(fs, clock, options, Partitioner::Random, &schema)
+    let schema = Arc::new(Schema::new(system_families()));
+    open(fs, clock, Options::new("/data", "/log"), Partitioner::Random, &schema)
 }

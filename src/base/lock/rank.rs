@@ -58,6 +58,8 @@ ranks! {
         "work done one at a time: snapshots and schema changes, upkeep of a hint log, sessions \
          with nodes of 0.6, updates of the snitch, connections to nodes, room for compactions",
         "the work";
+    Register: "register", "the state of some registers, which change one at a time",
+        "reading a state and writing the next one";
     Flush(Numbered): "flush",
         "flushes of a family, in order; a snapshot takes those of its families by number",
         "a flush; the flushes of a snapshot; truncating a family";

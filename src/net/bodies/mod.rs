@@ -15,6 +15,7 @@ mod error;
 mod family;
 mod mutation;
 mod page;
+mod register;
 mod reply;
 mod streams;
 #[cfg(test)]
@@ -27,6 +28,7 @@ pub use mutation::{
     WriteResponse, decode_binary, decode_hint, decode_mutation, encode_hint, encode_mutation,
 };
 pub use page::{PageCommand, PageReply, PageRows};
+pub use register::{RegisterCall, decode_vote, encode_vote};
 pub use reply::{RangeReply, ReadReply};
 pub use streams::{
     StreamFile, StreamFinished, StreamRequest, TreeRequest, TreeResponse, decode_bootstrap_token,

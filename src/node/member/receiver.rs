@@ -2,7 +2,7 @@
 
 use super::Member;
 use crate::gossip::MessageKind;
-use crate::net::extensions::CALL;
+use crate::net::extensions::{CALL, is_register_call};
 use crate::net::message::{Message, MessageError};
 use crate::net::{Doing, Inbound, IncomingFile, Verb};
 use std::net::IpAddr;
@@ -15,10 +15,10 @@ impl Inbound for Member {
             Verb::GossipDigestSyn => self.on_gossip(MessageKind::Syn, &message),
             Verb::GossipDigestAck => self.on_gossip(MessageKind::Ack, &message),
             Verb::GossipDigestAck2 => self.on_gossip(MessageKind::Ack2, &message),
-            // The questions of a node that is about to join again are answered, and its calls are
-            // refused one by one.
+            // The questions of a node that is about to join again are answered, and its calls of
+            // operations are refused one by one.
             verb if verb != Verb::BootstrapToken
-                && message.header(CALL).is_none()
+                && (message.header(CALL).is_none() || is_register_call(&message))
                 && let Some(why) = self.coordinator.turns_away(message.from) =>
             {
                 // The sender hears of its removal by gossip. Any answer to a write would count as

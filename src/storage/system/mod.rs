@@ -5,6 +5,8 @@
 //!     identity         its token, its generation, the names of its cluster and of its partitioner
 //!     local_placement  how far it has come on its way onto the ring
 //!     saved_ring       the other nodes of the ring
+//!   column family Paxos of the keyspace system
+//!     registers        its state as a participant of registers
 //!   files in the data directories
 //!     node_id          the number by which its manifests are known
 //!     log_guard        that there is a commit log, so that a lost one is missed
@@ -14,6 +16,7 @@ mod identity;
 pub mod local_placement;
 pub mod log_guard;
 pub mod node_id;
+pub mod registers;
 pub mod saved_ring;
 
 pub use identity::{

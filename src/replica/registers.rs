@@ -1,0 +1,236 @@
+//! The part of this node in decisions on registers. See [`crate::model::register`].
+//!
+//! A node that has lost its disk has forgotten its promises, and a new replica has never made any:
+//! a change that a quorum with it accepted, and that was not yet settled, may be decided against.
+//! Apache Cassandra is no better. Such a change had an unknown outcome for its client at most; what
+//! was settled is in the rows, and is safe as other writes are.
+
+use super::verbs::{Answer, Replica, ReplicaError};
+use crate::base::lock::{Mutex, rank};
+use crate::model::key::RowKey;
+use crate::model::register::{Ask, Vote};
+use crate::storage::Database;
+use crate::storage::database::{Applied, WriteError};
+use crate::storage::system::registers::SavedRegister;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// Locks among which registers are spread.
+const STRIPES: u64 = 64;
+
+/// Order of the work on registers.
+#[derive(Debug)]
+pub(super) struct Registers {
+    /// Each held while a state of its registers changes.
+    stripes: [Mutex<rank::Register, ()>; STRIPES as usize],
+}
+
+impl Default for Registers {
+    fn default() -> Self {
+        Self { stripes: std::array::from_fn(|_| Mutex::new(())) }
+    }
+}
+
+impl Registers {
+    fn stripe(&self, name: &RowKey) -> &Mutex<rank::Register, ()> {
+        let mut hasher = DefaultHasher::new();
+        name.as_bytes().hash(&mut hasher);
+        &self.stripes[(hasher.finish() % STRIPES) as usize]
+    }
+
+    /// Votes, and writes the new state, which is read by others before it is on disk.
+    fn vote(
+        &self,
+        storage: &Database,
+        name: &RowKey,
+        ask: Ask,
+    ) -> Result<(Vote, Applied), ReplicaError> {
+        let _one_at_a_time = self.stripe(name).lock();
+        let mut saved = SavedRegister::read(storage, name)?;
+        let (vote, is_new) = saved.state.take(ask);
+        let applied = if is_new { saved.write(storage, name)? } else { Applied::Done };
+        Ok((vote, applied))
+    }
+}
+
+impl Replica {
+    /// Takes part in a decision on a register. The answer comes when it will not be forgotten.
+    pub async fn vote(&self, name: RowKey, ask: Ask) -> Answer<Vote> {
+        let (sender, receiver) = oneshot::channel();
+        let (storage, registers) = (Arc::clone(&self.storage), Arc::clone(&self.registers));
+        let job = move || match registers.vote(&storage, &name, ask) {
+            Ok((vote, Applied::Pending(position))) => {
+                let tell = |durable: Result<(), _>| {
+                    let durable = durable.map_err(|error| WriteError::Log(error).into());
+                    // Its proposer may have given up.
+                    let _ = sender.send(durable.map(|()| vote));
+                };
+                storage.on_durable(position, Box::new(tell));
+            }
+            voted => drop(sender.send(voted.map(|(vote, _)| vote))),
+        };
+        if self.spawner().is_inline() {
+            job();
+        } else if let Err(abandoned) = self.writes.submit(job).await {
+            return Answer::Ready(Err(abandoned.into()));
+        }
+        Answer::Working(receiver)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::budget::Budget;
+    use crate::base::clock::Clock;
+    use crate::base::worker::Spawner;
+    use crate::kit::clock::ManualClock;
+    use crate::kit::disk::SimFileSystem;
+    use crate::kit::storage;
+    use crate::model::register::{Ballot, Decision, Proposal, Register};
+    use crate::model::schema::Schema;
+    use crate::replica::ReplicaOptions;
+    use crate::ring::Partitioner;
+    use crate::storage::Options;
+    use crate::storage::commitlog::SyncPolicy;
+    use crate::storage::system::{KEYSPACE, registers::PAXOS};
+    use futures_util::FutureExt;
+    use std::time::Duration;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn ballot(micros: i64) -> Ballot {
+        Ballot { micros, number: 1 }
+    }
+
+    fn prepare(micros: i64) -> Ask {
+        Ask::Prepare(ballot(micros))
+    }
+
+    fn proposal() -> Proposal {
+        let decision = Decision { ballot: ballot(5), origin: ballot(5), ..Decision::default() };
+        Proposal { decision, value: b"value".to_vec() }
+    }
+
+    fn promised(accepted: Option<Proposal>) -> Vote {
+        Vote::Promised { settled: Decision::default(), accepted }
+    }
+
+    fn start(disk: &SimFileSystem, clock: &Arc<ManualClock>, sync: SyncPolicy) -> Replica {
+        let schema = Arc::new(Schema::new(storage::system_families()));
+        let options = Options { sync, ..storage::options() };
+        let clock = Arc::clone(clock) as Arc<dyn Clock>;
+        let storage = storage::open(disk, clock, options, Partitioner::Random, &schema);
+        let options = ReplicaOptions {
+            concurrent_reads: 1,
+            concurrent_writes: 1,
+            memory: Budget::new(1 << 20),
+            spawner: Spawner::Inline,
+        };
+        Replica::start(storage, options).unwrap()
+    }
+
+    fn periodic(disk: &SimFileSystem, clock: &Arc<ManualClock>) -> Replica {
+        start(disk, clock, SyncPolicy::Periodic { every: HOUR })
+    }
+
+    async fn vote(replica: &Replica, ask: Ask) -> Vote {
+        replica.vote(RowKey::from("register"), ask).await.wait().await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_killed_node_keeps_its_promises() {
+        let (disk, clock) = (SimFileSystem::new(1), Arc::new(ManualClock::default()));
+        let replica = periodic(&disk, &clock);
+        assert_eq!(vote(&replica, prepare(5)).await, promised(None));
+        assert_eq!(vote(&replica, Ask::Propose(proposal())).await, Vote::Accepted);
+        let killed = disk.fork();
+        drop(replica);
+        let replica = periodic(&killed, &clock);
+        assert_eq!(vote(&replica, prepare(4)).await, Vote::Refused(ballot(5)));
+        assert_eq!(vote(&replica, prepare(6)).await, promised(Some(proposal())));
+        let other = replica.vote(RowKey::from("other"), prepare(4)).await.wait().await.unwrap();
+        assert_eq!(other, promised(None));
+    }
+
+    #[tokio::test]
+    async fn in_batch_mode_a_vote_waits_until_it_is_on_disk() {
+        let (disk, clock) = (SimFileSystem::new(1), Arc::new(ManualClock::default()));
+        let replica = start(&disk, &clock, SyncPolicy::Batch { window: HOUR });
+        let mut first = Box::pin(vote(&replica, prepare(5)));
+        assert_eq!(first.as_mut().now_or_never(), None);
+        let mut again = Box::pin(vote(&replica, prepare(5)));
+        assert_eq!(again.as_mut().now_or_never(), None, "a repeated message");
+        replica.storage.sync().unwrap();
+        assert_eq!(first.await, promised(None));
+        assert_eq!(again.await, promised(None));
+        // This one tells of nothing that must not be forgotten.
+        assert_eq!(vote(&replica, prepare(4)).now_or_never(), Some(Vote::Refused(ballot(5))));
+    }
+
+    #[tokio::test]
+    async fn states_expire() {
+        let now = 1 << 50;
+        let (disk, clock) = (SimFileSystem::new(1), Arc::new(ManualClock::at_micros(now)));
+        let replica = periodic(&disk, &clock);
+        let decision = Decision { ballot: ballot(now), ..Decision::default() };
+        let late = Proposal { decision, value: b"value".to_vec() };
+        vote(&replica, Ask::Propose(late.clone())).await;
+        clock.advance(11 * HOUR);
+        assert_eq!(vote(&replica, prepare(now + 1)).await, promised(Some(late)));
+        clock.advance(HOUR + Duration::from_secs(1));
+        let renewed = vote(&replica, prepare(now + 2)).await;
+        assert_eq!(renewed, promised(None), "the change has expired though it was written again");
+        clock.advance(24 * HOUR - Duration::from_secs(1));
+        assert_eq!(vote(&replica, prepare(5)).await, Vote::Refused(ballot(now + 2)));
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(vote(&replica, prepare(5)).await, promised(None));
+        assert_eq!(vote(&replica, prepare(4)).await, Vote::Refused(ballot(5)));
+    }
+
+    #[tokio::test]
+    async fn compaction_drops_expired_states() {
+        let (disk, clock) = (SimFileSystem::new(1), Arc::new(ManualClock::at_micros(1 << 50)));
+        let replica = periodic(&disk, &clock);
+        let family = replica.storage.schema().family_id(KEYSPACE, PAXOS).unwrap();
+        vote(&replica, prepare(5)).await;
+        let compact = || {
+            replica.storage.flush(family).unwrap();
+            replica.storage.compact(family).unwrap();
+            replica.storage.family(family).statistics().live_bytes
+        };
+        assert!(compact() > 0);
+        // With the grace period of a day.
+        clock.advance(49 * HOUR);
+        assert_eq!(compact(), 0);
+    }
+
+    #[tokio::test]
+    async fn states_of_a_clock_that_was_set_back_count() {
+        let (disk, clock) = (SimFileSystem::new(1), Arc::new(ManualClock::at_micros(1 << 50)));
+        let replica = periodic(&disk, &clock);
+        vote(&replica, prepare(3)).await;
+        let replica = periodic(&disk.fork(), &Arc::new(ManualClock::at_micros(1 << 40)));
+        vote(&replica, prepare(5)).await;
+        vote(&replica, prepare(6)).await;
+        assert_eq!(vote(&replica, prepare(4)).await, Vote::Refused(ballot(6)));
+    }
+
+    #[tokio::test]
+    async fn a_state_that_makes_no_sense_is_no_vote() {
+        let (disk, clock) = (SimFileSystem::new(1), Arc::new(ManualClock::default()));
+        let replica = periodic(&disk, &clock);
+        let family = replica.storage.schema().family_id(KEYSPACE, PAXOS).unwrap();
+        let bytes = Register::default().encode();
+        for (timestamp, state) in [(0, &bytes[..]), (1, &bytes[1..])] {
+            let schema = replica.storage.schema();
+            let mut row =
+                crate::model::mutation::MutationBuilder::new(schema, KEYSPACE, b"register");
+            row.family(family).insert((b"", b"State"), state, timestamp);
+            replica.storage.apply(&row.finish(), true).unwrap();
+            let voted = replica.vote(RowKey::from("register"), prepare(1)).await.wait().await;
+            assert_eq!(voted.is_ok(), timestamp == 0);
+        }
+    }
+}
