@@ -91,6 +91,16 @@ impl Requirement {
         Self { groups: groups.into_iter().map(group).collect() }
     }
 
+    /// Adds another one: both have to be met.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.groups.extend(other.groups.iter().cloned());
+    }
+
+    /// Whether answers of this replica count.
+    pub(super) fn counts(&self, endpoint: IpAddr) -> bool {
+        self.groups.iter().any(|group| group.has(endpoint))
+    }
+
     /// Whether these replicas are enough.
     pub(super) fn is_met_by(&self, answered: impl Iterator<Item = IpAddr>) -> bool {
         let mut counts: SmallVec<[usize; 1]> = self.groups.iter().map(|_| 0).collect();

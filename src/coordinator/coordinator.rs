@@ -55,6 +55,8 @@ pub struct CoordinatorOptions {
     pub hinting: Option<Arc<Hinting>>,
     /// Settings of reads.
     pub reads: ReadOptions,
+    /// Seed of random choices, another one at each start.
+    pub seed: u64,
 }
 
 /// Settings of reads.
@@ -92,6 +94,8 @@ pub struct Coordinator {
     pub(super) hinting: Option<Arc<Hinting>>,
     pub(super) unacknowledged: Arc<Unacknowledged>,
     pub(super) latencies: Latencies,
+    /// Numbers of ballots, and pauses.
+    pub(super) chance: Mutex<rank::Last, fastrand::Rng>,
     pub(super) repairs_reads: bool,
     /// Comparisons of replicas that go on at a time; more are left out, since each reads a row.
     pub(super) compares: Arc<Semaphore>,
@@ -212,6 +216,7 @@ impl Coordinator {
                 rpc_timeout,
                 reads.dynamic_snitch,
             ),
+            chance: Mutex::new(fastrand::Rng::with_seed(options.seed)),
             repairs_reads: reads.repairs,
             compares: Arc::new(Semaphore::new(MAX_COMPARES)),
             tasks: TaskTracker::new(),

@@ -13,6 +13,7 @@
 //!     scan           ranges of rows, page by page
 //!       range_read   pages of several replicas, merged; the position of a scan
 //!     repair         replicas that lack something get it
+//!     registers      conditional writes: decisions by the Paxos algorithm
 //!     quorum         the driver of questions to several replicas
 //! ```
 
@@ -23,6 +24,7 @@ mod latencies;
 mod quorum;
 mod range_read;
 mod reads;
+mod registers;
 mod repair;
 mod row_read;
 mod scan;
@@ -35,6 +37,7 @@ pub use consistency::ConsistencyLevel;
 pub use coordinator::{
     Coordinator, CoordinatorError, CoordinatorOptions, CoordinatorStats, ReadOptions,
 };
+pub use registers::{CasOutcome, SerialConsistency};
 pub use scan::{Scan, ScanQuery};
 pub use view::Peers;
 pub use write_request::Hinting;

@@ -21,6 +21,8 @@ pub struct Peers {
     pub full_digests: BTreeSet<IpAddr>,
     /// Nodes that say why they refuse a read.
     pub refusals: BTreeSet<IpAddr>,
+    /// Nodes that take part in decisions on registers.
+    pub registers: BTreeSet<IpAddr>,
     /// Nodes that still collect their data, and are not read from.
     pub incomplete: BTreeSet<IpAddr>,
     /// Nodes whose place others may not know. They acknowledge no writes.
@@ -67,6 +69,8 @@ pub(super) struct WriteReplicas {
     pub(super) dead: Endpoints,
     /// Whether this node is one.
     pub(super) is_local: bool,
+    /// Endpoints among them that are only about to become replicas, or were some.
+    pub(super) pending: usize,
     /// The acknowledgements that are needed.
     pub(super) requirement: Requirement,
 }
@@ -147,6 +151,12 @@ impl View {
         self.peers.refusals.contains(&endpoint)
     }
 
+    /// Whether the replicas of a keyspace are placed by data centre.
+    pub(super) fn knows_data_centers(&self, keyspace: usize) -> bool {
+        let strategy = &self.keyspaces[keyspace].placement.strategy;
+        matches!(strategy, ReplicationStrategy::PerDataCenter(_))
+    }
+
     /// The replicas of a row to write. Pending ones count as well, unless the level is ZERO.
     pub(super) fn write_replicas(
         &self,
@@ -165,6 +175,7 @@ impl View {
             live: others().filter(|endpoint| self.writable.contains(endpoint)).collect(),
             dead: others().filter(|endpoint| !self.writable.contains(endpoint)).collect(),
             is_local: all().any(|endpoint| endpoint == self.local),
+            pending: pending.len(),
             requirement: requirement.unwrap_or_else(|| {
                 Requirement::any(level.block_for_write(set.natural.len(), pending.len()))
             }),

@@ -5,7 +5,9 @@ use super::coordinator::Coordinator;
 use super::view::{Endpoints, View, WriteReplicas};
 use super::write_request::WriteRequest;
 use super::{ConsistencyLevel, CoordinatorError};
+use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
+use crate::model::schema::FamilyId;
 use crate::net::messenger::{Replies, Request};
 use crate::net::{Verb, bodies};
 use crate::replica::{Answer, HintPosition, ReplicaError};
@@ -51,7 +53,18 @@ impl Coordinator {
             return Err(CoordinatorError::Unavailable);
         }
         let replicas = mutations.iter().map(|it| self.write_replicas(view, it, level));
-        let mut replicas: Vec<WriteReplicas> = replicas.collect();
+        self.write_to(view, mutations, replicas.collect(), level).await
+    }
+
+    /// Writes rows to these replicas, of which at least those must acknowledge that each row
+    /// requires.
+    pub(super) async fn write_to(
+        self: &Arc<Self>,
+        view: &View,
+        mutations: &[RowMutation],
+        mut replicas: Vec<WriteReplicas>,
+        level: ConsistencyLevel,
+    ) -> Result<(), CoordinatorError> {
         if !replicas.iter().all(|replicas| self.may_write(replicas, level)) {
             return Err(CoordinatorError::Unavailable);
         }
@@ -183,9 +196,20 @@ impl Coordinator {
         level: ConsistencyLevel,
     ) -> WriteReplicas {
         let family = mutation.families.first().map(|first| first.family);
+        self.replicas_to_write(view, family, &mutation.key, level)
+    }
+
+    /// The replicas of a row that may be written.
+    pub(super) fn replicas_to_write(
+        &self,
+        view: &View,
+        family: Option<FamilyId>,
+        key: &RowKey,
+        level: ConsistencyLevel,
+    ) -> WriteReplicas {
         match family.and_then(|family| self.keyspace_of(family)) {
             Some(keyspace) => {
-                let token = self.partitioner.token(mutation.key.as_bytes());
+                let token = self.partitioner.token(key.as_bytes());
                 view.write_replicas(keyspace, &token, level)
             }
             // An empty mutation, or rows that each node keeps for itself.
@@ -236,7 +260,8 @@ impl Coordinator {
         Ok(())
     }
 
-    fn encode_write<'a>(
+    /// The body of a write to these nodes. Fails if one of them cannot have its cells.
+    pub(super) fn encode_write<'a>(
         &self,
         mutation: &RowMutation,
         mut targets: impl Iterator<Item = &'a IpAddr>,
@@ -354,6 +379,7 @@ impl WriteReplicas {
             live: Endpoints::new(),
             dead: Endpoints::new(),
             is_local: true,
+            pending: 0,
             requirement: Requirement::any(level.block_for_write(1, 0)),
         }
     }

@@ -143,6 +143,11 @@ impl Messenger {
         self.clock.monotonic()
     }
 
+    /// Microseconds since the Unix epoch, by the clock of this node.
+    pub fn now_micros(&self) -> i64 {
+        self.clock.now_micros()
+    }
+
     /// Sends a request to these nodes, one after the other under the same number.
     pub fn request(
         &self,

@@ -163,6 +163,7 @@ impl Member {
             messenger: Arc::clone(&messenger),
             hinting: hints.as_ref().map(hinting),
             reads: options.reads,
+            seed: options.seed,
         });
         let (drops, readiness) = (Arc::<Drops>::default(), Arc::new(OwnReadiness::new(at_start)));
         let responder = Responder::new(ResponderOptions {
@@ -626,6 +627,7 @@ impl Member {
             live,
             full_digests: announce(extensions::FULL_DIGESTS),
             refusals: announce(extensions::REFUSALS),
+            registers: announce(extensions::REGISTERS),
             incomplete: self.incomplete(gossip),
             unsure: known.iter().copied().filter(|it| !takes_writes(gossiper, *it)).collect(),
             removed: gossip.membership.turned_away().collect(),

@@ -65,6 +65,7 @@ impl LoneNode {
                 repairs: true,
                 dynamic_snitch: None,
             },
+            seed: 1,
         });
         Self { coordinator, storage }
     }

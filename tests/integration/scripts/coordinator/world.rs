@@ -298,6 +298,7 @@ impl World {
                 repairs: true,
                 dynamic_snitch: setup.has_dynamic_snitch.then(|| Arc::clone(&snitch)),
             },
+            seed: place as u64,
         });
         let drops = Arc::new(Drops::default());
         let readiness = if setup.is_ready { Readiness::Complete } else { Readiness::Unsure };
