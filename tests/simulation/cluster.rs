@@ -11,6 +11,7 @@ use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, S
 use alexandra::model::slice::Slice;
 use alexandra::ring::{Partitioner, Token, TokenMetadata};
 use alexandra::storage::sstable::Access;
+use alexandra::storage::system;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -167,7 +168,9 @@ fn schema_with(read_repair_chance: f64, gc_grace: Duration) -> Arc<Schema> {
     Arc::new(Schema::new([
         family(KEYSPACE, "Rows", standard.clone()),
         family(KEYSPACE, "Groups", ColumnFamilyKind::Super { super_columns, columns }),
-        family("system", "LocationInfo", standard),
+        family("system", "LocationInfo", standard.clone()),
+        family(KEYSPACE, crate::registers::FAMILY_NAME, standard.clone()),
+        family(system::KEYSPACE, system::registers::PAXOS, standard),
     ]))
 }
 

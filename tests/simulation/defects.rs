@@ -39,6 +39,10 @@ pub(crate) enum Defect {
     HearingSkipped,
     /// The removal of a node that runs is not told to it, and the others do what it asks for.
     RemovalsForgotten,
+    /// A node that starts has forgotten what it promised and accepted.
+    PromisesForgotten,
+    /// Participants do not tell others what they have accepted.
+    ProposalsUnfinished,
 }
 
 impl Defect {

@@ -33,6 +33,9 @@ pub(crate) enum Fault {
 /// Nodes are taken for dead after some twenty seconds.
 const LONGEST_SLEEP_MS: u64 = 38_000;
 
+/// All column families but the one that comes and goes.
+const FAMILIES: u32 = 5;
+
 /// How often there was what.
 pub(crate) type FaultCounts = BTreeMap<&'static str, u64>;
 
@@ -229,7 +232,7 @@ impl Saboteur {
                 let Some(running) = node.running.as_ref().filter(|_| !node.is_paused) else {
                     return false;
                 };
-                for family in [0, 1].map(FamilyId) {
+                for family in (0..FAMILIES).map(FamilyId) {
                     if matches!(fault, Fault::Flush(_)) {
                         running.storage.flush(family).expect("the disk is sound");
                     } else {

@@ -9,6 +9,7 @@
 //! * `operator`: how the ring grows and shrinks meanwhile.
 //! * `at_once`: changes of the ring that are begun at the same time, and nothing else.
 //! * `checker`: the judge.
+//! * `registers`, `line`: clients that write under conditions, and their judge.
 //! * `defects`, `tampering`: what the harness can build into nodes, so that it is known to find it.
 //!
 //! A failure prints its seed. `ALEXANDRA_SEED=n` repeats it, `ALEXANDRA_SEEDS=n` asks for more runs
@@ -27,10 +28,12 @@ mod faults;
 mod history;
 #[path = "../kit/mod.rs"]
 mod kit;
+mod line;
 mod local_family;
 mod network;
 mod node;
 mod operator;
+mod registers;
 mod simulation;
 mod tampering;
 
@@ -79,7 +82,7 @@ fn clusters_keep_what_they_promise() {
 }
 
 /// Each defect, and a profile in which clients can see it.
-const DEFECTS: [(Defect, Profile); 18] = [
+const DEFECTS: [(Defect, Profile); 20] = [
     (Defect::AcknowledgedBeforeWritten, Profile::Kills),
     (Defect::WritesForgotten, Profile::Kills),
     (Defect::SyncSkipped, Profile::PowerLosses),
@@ -98,6 +101,8 @@ const DEFECTS: [(Defect, Profile); 18] = [
     (Defect::PiecesIncomplete, Profile::Kills),
     (Defect::HearingSkipped, Profile::Kills),
     (Defect::RemovalsForgotten, Profile::Kills),
+    (Defect::PromisesForgotten, Profile::Restarts),
+    (Defect::ProposalsUnfinished, Profile::Kills),
 ];
 
 /// By so many seeds each of them has to be found.

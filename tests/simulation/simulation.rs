@@ -9,6 +9,7 @@ use crate::history::{Call, Event, Family, History, Operation, Outcome, ROWS, Sel
 use crate::network::NetworkStats;
 use crate::node::{Behind, Life};
 use crate::operator::Operator;
+use crate::registers::RegisterClients;
 use alexandra::coordinator::ConsistencyLevel;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,6 +45,8 @@ const CLIENTS: usize = 8;
 pub(crate) struct Summary {
     pub(crate) trace: u64,
     checked: Checked,
+    register_changes: u64,
+    register_calls: u64,
     network: NetworkStats,
     behind: Behind,
     faults: FaultCounts,
@@ -77,6 +80,7 @@ pub(crate) struct Simulation {
     /// By the number of the call, at which node.
     open: BTreeMap<usize, (usize, usize)>,
     ring_is_settled: bool,
+    registers: RegisterClients,
 }
 
 impl Simulation {
@@ -86,6 +90,7 @@ impl Simulation {
         let mut rng = fastrand::Rng::with_seed(setup.seed);
         let cluster = Cluster::new(Arc::clone(&setup), &mut rng);
         let (teller, told) = mpsc::channel();
+        let registers = RegisterClients::new(&setup);
         let mut simulation = Self {
             cluster,
             setup,
@@ -96,6 +101,7 @@ impl Simulation {
             calls: 0,
             open: BTreeMap::new(),
             ring_is_settled: true,
+            registers,
         };
         let result = simulation.play();
         simulation.cluster.stop();
@@ -125,8 +131,12 @@ impl Simulation {
         }
         self.history.push(self.cluster.now_ms, Event::Settled);
         self.read_everything()?;
+        let read = self.registers.read_everything(&mut self.cluster);
+        read.map_err(|what| self.failure(&what, None))?;
         self.compare()?;
         let checked = self.judge()?;
+        let judged = self.registers.judge();
+        judged.map_err(|what| Failure { is_seen: true, ..self.failure(&what, None) })?;
         let mut trace = DefaultHasher::new();
         self.cluster.network.trace().hash(&mut trace);
         for (at, event) in &self.history.events {
@@ -134,9 +144,13 @@ impl Simulation {
                 (at, number, outcome).hash(&mut trace);
             }
         }
+        self.registers.trace(&mut trace);
+        let (register_changes, register_calls) = self.registers.counts();
         Ok(Summary {
             trace: trace.finish(),
             checked,
+            register_changes,
+            register_calls,
             network: self.cluster.network.stats(),
             behind: self.cluster.behind_the_scenes(),
             faults: saboteur.counts.into_iter().chain(operator.counts).collect(),
@@ -183,12 +197,14 @@ impl Simulation {
                     }
                 }
             }
+            self.registers.act(&self.cluster);
             if now >= next_upkeep {
                 next_upkeep = now + self.rng.u64(5..self.setup.longest_sync_ms);
                 self.cluster.upkeep();
             }
             let soonest = next_call.iter().filter(|at| **at > now).min().copied();
-            let until = soonest.unwrap_or(u64::MAX).min(saboteur.next_ms()).min(next_upkeep);
+            let soonest = soonest.unwrap_or(u64::MAX).min(self.registers.next_ms());
+            let until = soonest.min(saboteur.next_ms()).min(next_upkeep);
             self.cluster.step(until.min(operator.next_ms()).max(now + 1));
             self.collect();
             self.look_at_ring();
@@ -267,6 +283,7 @@ impl Simulation {
 
     /// Takes what clients were told.
     fn collect(&mut self) {
+        self.registers.collect(&self.cluster);
         while let Ok((number, outcome)) = self.told.try_recv() {
             if self.open.remove(&number).is_some() {
                 self.history.push(self.cluster.now_ms, Event::End(number, outcome));
@@ -387,6 +404,8 @@ impl Summary {
             to.reads += from.reads;
             to.answered += from.answered;
             to.columns += from.columns;
+            sum.register_changes += run.register_changes;
+            sum.register_calls += run.register_calls;
             let (to, from) = (&mut sum.network, &run.network);
             to.delivered += from.delivered;
             to.lost += from.lost;
@@ -408,6 +427,8 @@ impl fmt::Display for Summary {
         let Checked { writes, acknowledged, unavailable, reads, answered, columns } = self.checked;
         write!(f, "{acknowledged} of {writes} writes acknowledged, {answered} of {reads} reads ")?;
         write!(f, "answered with {columns} columns, {unavailable} calls refused; ")?;
+        let Self { register_changes, register_calls, .. } = self;
+        write!(f, "{register_changes} conditional writes in {register_calls} calls; ")?;
         write!(f, "messages: {:?}; {:?}; faults:", self.network, self.behind)?;
         self.faults.iter().try_for_each(|(kind, count)| write!(f, " {count} {kind},"))
     }

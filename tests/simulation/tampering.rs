@@ -7,12 +7,17 @@ use alexandra::base::context::RequestContext;
 use alexandra::gossip::{GossipMessage, MessageKind, REMOVED_STATE};
 use alexandra::model::deletion::Deletion;
 use alexandra::model::mutation::{MutationBuilder, RowMutation};
+use alexandra::model::register::{Register, Vote};
 use alexandra::model::schema::{ColumnFamilySchema, FamilyId};
 use alexandra::model::version::RowVersion;
 use alexandra::net::Verb;
 use alexandra::net::bodies::{self, PageReply, RangeReply, ReadReply};
 use alexandra::net::extensions::CALL;
 use alexandra::net::message::{Message, MessageId};
+use alexandra::ring::RowRange;
+use alexandra::storage::Database;
+use alexandra::storage::system;
+use alexandra::storage::system::registers::{PAXOS, SavedRegister};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -56,6 +61,12 @@ impl Tampering {
             let with_body = |body: &[u8]| Message { body, ..message.clone() }.encode().ok();
             let later = later.and_then(|body| with_body(&body));
             return Some(Tampered { now: with_body(&now)?, later });
+        }
+        if defect == Defect::ProposalsUnfinished && message.verb == Verb::ReadResponse {
+            // Answers of other kinds do not read as votes.
+            let body = without_accepted(message.body)?;
+            message.body = &body;
+            return Some(Tampered { now: message.encode().ok()?, later: None });
         }
         let body = match (message.verb, message.header(CALL)) {
             (Verb::Read | Verb::RangeSlice, _) | (Verb::StreamRequest, Some(b"page")) => {
@@ -219,6 +230,27 @@ fn without_removals(kind: MessageKind, body: &[u8]) -> Option<Vec<u8>> {
         state.states.remove(REMOVED_STATE);
     }
     message.encode().ok()
+}
+
+/// A promise that tells of nothing accepted.
+fn without_accepted(body: &[u8]) -> Option<Vec<u8>> {
+    match bodies::decode_vote(body).ok()? {
+        Vote::Promised { settled, accepted: Some(_) } => {
+            Some(bodies::encode_vote(&Vote::Promised { settled, accepted: None }))
+        }
+        _ => None,
+    }
+}
+
+/// Makes a node forget all that it has promised and accepted.
+pub(crate) fn forget_registers(storage: &Database) {
+    let family = storage.schema().family_id(system::KEYSPACE, PAXOS).expect("all nodes have it");
+    let piece = storage.family(family).read_piece(&RowRange::all(), None, usize::MAX);
+    for (name, _) in piece.expect("the disk is sound").rows {
+        let mut saved = SavedRegister::read(storage, &name).expect("the disk is sound");
+        saved.state = Register::default();
+        saved.write(storage, &name).expect("the disk is sound");
+    }
 }
 
 /// A job that collects no ranges; none if it is another job.

@@ -1,0 +1,340 @@
+//! Clients that change rows under conditions: each row is a list of numbers, and a change appends
+//! one. `line` judges what they were told.
+
+use crate::cluster::{Cluster, KEYSPACE, Setup, schema};
+use crate::line::{self, List};
+use alexandra::coordinator::{
+    CasOutcome, ConsistencyLevel, Coordinator, CoordinatorError, RowQuery, SerialConsistency,
+};
+use alexandra::model::key::RowKey;
+use alexandra::model::mutation::{MutationBuilder, RowMutation};
+use alexandra::model::schema::FamilyId;
+use alexandra::model::slice::{RowSlice, Slice};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, mpsc};
+
+/// Their column family.
+pub(crate) const FAMILY: FamilyId = FamilyId(3);
+pub(crate) const FAMILY_NAME: &str = "Registers";
+
+pub(crate) const REGISTERS: u8 = 2;
+const CLIENTS: usize = 3;
+const LONGEST_REST_MS: u64 = 900;
+
+/// The columns of a row: the list as text, and its last number.
+const LIST: &[u8] = b"list";
+const LAST: &[u8] = b"last";
+
+/// What a client asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Read,
+    /// Appends this number, whatever the list is.
+    Append(u32),
+    /// Appends it if the list ends with the other; 0 for an empty list.
+    AppendAfter(u32, u32),
+}
+
+impl Wish {
+    /// The number to be appended.
+    pub(crate) fn number(self) -> Option<u32> {
+        match self {
+            Self::Read => None,
+            Self::Append(number) | Self::AppendAfter(number, _) => Some(number),
+        }
+    }
+}
+
+/// What a client was told.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Answer {
+    Applied,
+    /// Read, or found in the place of what was expected.
+    Seen(List),
+    Unavailable,
+    /// The outcome is not known.
+    TimedOut,
+    Failed(String),
+    /// The node went down.
+    Lost,
+}
+
+/// One call.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) register: u8,
+    pub(crate) wish: Wish,
+    /// The place of its begin among all events, and that of its end.
+    pub(crate) began: usize,
+    pub(crate) ended: Option<usize>,
+    pub(crate) answer: Option<Answer>,
+    began_ms: u64,
+    ended_ms: u64,
+    client: usize,
+    node: usize,
+    level: ConsistencyLevel,
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { register, wish, began_ms, ended_ms, client, node, level, answer, .. } = self;
+        write!(f, "{began_ms:>7}-{ended_ms:>7} client {client} at node {node} {level:?}: ")?;
+        write!(f, "register {register} {wish:?} => {answer:?}")
+    }
+}
+
+/// The clients, and all that they did.
+pub(crate) struct RegisterClients {
+    rng: fastrand::Rng,
+    next_call: [u64; CLIENTS],
+    pub(crate) calls: Vec<Call>,
+    events: usize,
+    numbers: u32,
+    /// The number that was last seen, or perhaps appended, at the end of each list.
+    last: [u32; REGISTERS as usize],
+    teller: mpsc::Sender<(usize, Answer)>,
+    told: mpsc::Receiver<(usize, Answer)>,
+    /// Numbers of calls that have no answer, each with its client.
+    open: BTreeMap<usize, usize>,
+}
+
+impl RegisterClients {
+    pub(crate) fn new(setup: &Setup) -> Self {
+        let (teller, told) = mpsc::channel();
+        // What is decided by replicas that lose their disks, or are new, may be lost.
+        let first = if setup.changes_ring() { u64::MAX } else { 0 };
+        Self {
+            rng: fastrand::Rng::with_seed(!setup.seed),
+            next_call: [first; CLIENTS],
+            calls: Vec::new(),
+            events: 0,
+            numbers: 0,
+            last: [0; REGISTERS as usize],
+            teller,
+            told,
+            open: BTreeMap::new(),
+        }
+    }
+
+    /// When a client that waits for nothing does something next.
+    pub(crate) fn next_ms(&self) -> u64 {
+        let is_idle = |client: &usize| !self.open.values().any(|it| it == client);
+        let idle = (0..CLIENTS).filter(is_idle);
+        idle.map(|client| self.next_call[client]).min().unwrap_or(u64::MAX)
+    }
+
+    /// Begins the calls that are due.
+    pub(crate) fn act(&mut self, cluster: &Cluster) {
+        for client in 0..CLIENTS {
+            let is_due = cluster.now_ms >= self.next_call[client];
+            if is_due && !self.open.values().any(|it| *it == client) {
+                self.next_call[client] = cluster.now_ms + self.rng.u64(1..LONGEST_REST_MS);
+                let node = self.rng.usize(..cluster.nodes.len());
+                if cluster.nodes[node].serves() {
+                    let (register, level) = (self.rng.u8(..REGISTERS), self.level());
+                    let wish = self.wish(register);
+                    self.begin(cluster, (client, node), register, wish, level);
+                }
+            }
+        }
+    }
+
+    fn level(&mut self) -> ConsistencyLevel {
+        match self.rng.u32(..10) {
+            0 => ConsistencyLevel::All,
+            1..3 => ConsistencyLevel::One,
+            3 => ConsistencyLevel::Any,
+            _ => ConsistencyLevel::Quorum,
+        }
+    }
+
+    fn wish(&mut self, register: u8) -> Wish {
+        let kind = self.rng.u32(..10);
+        if kind < 2 {
+            return Wish::Read;
+        }
+        self.numbers += 1;
+        let last = self.last[usize::from(register)];
+        if kind < 6 { Wish::Append(self.numbers) } else { Wish::AppendAfter(self.numbers, last) }
+    }
+
+    fn begin(
+        &mut self,
+        cluster: &Cluster,
+        (client, node): (usize, usize),
+        register: u8,
+        wish: Wish,
+        level: ConsistencyLevel,
+    ) -> Option<usize> {
+        let running = cluster.nodes[node].running.as_ref()?;
+        let (number, now, began) = (self.calls.len(), cluster.now_ms, self.events);
+        self.events += 1;
+        let (began_ms, ended_ms) = (now, now);
+        let (ended, answer) = (None, None);
+        self.calls.push(Call {
+            register,
+            wish,
+            began,
+            ended,
+            answer,
+            began_ms,
+            ended_ms,
+            client,
+            node,
+            level,
+        });
+        self.open.insert(number, client);
+        let (sender, coordinator) = (self.teller.clone(), running.coordinator());
+        running.spawn(async move {
+            let answer = call(&coordinator, register, wish, level).await;
+            // The simulation may be over.
+            let _ = sender.send((number, answer));
+        });
+        Some(number)
+    }
+
+    /// Takes what clients were told. Who waits for a node that is down waits in vain.
+    pub(crate) fn collect(&mut self, cluster: &Cluster) {
+        while let Ok((number, answer)) = self.told.try_recv() {
+            self.end(number, answer, cluster.now_ms);
+        }
+        let is_lost = |number: &usize| !cluster.nodes[self.calls[*number].node].is_up();
+        let lost: Vec<usize> = self.open.keys().copied().filter(is_lost).collect();
+        for number in lost {
+            self.end(number, Answer::Lost, cluster.now_ms);
+        }
+    }
+
+    fn end(&mut self, number: usize, answer: Answer, now_ms: u64) {
+        if self.open.remove(&number).is_none() {
+            return;
+        }
+        let call = &mut self.calls[number];
+        let last = &mut self.last[usize::from(call.register)];
+        match (&answer, call.wish.number()) {
+            (Answer::Seen(list), _) => *last = list.last(),
+            (Answer::Applied | Answer::TimedOut, Some(number)) => *last = number,
+            _ => {}
+        }
+        (call.ended, call.answer, call.ended_ms) = (Some(self.events), Some(answer), now_ms);
+        self.events += 1;
+    }
+
+    /// Reads all registers through each node, when nothing goes wrong any more.
+    pub(crate) fn read_everything(&mut self, cluster: &mut Cluster) -> Result<(), String> {
+        let nodes = if cluster.setup.changes_ring() { 0 } else { cluster.nodes.len() };
+        for (node, register) in (0..nodes).flat_map(|node| (0..REGISTERS).map(move |it| (node, it)))
+        {
+            let (client, level) = ((CLIENTS, node), ConsistencyLevel::Quorum);
+            let number = self.begin(cluster, client, register, Wish::Read, level);
+            let number = number.ok_or("a node does not run in the end")?;
+            while self.open.contains_key(&number) {
+                cluster.step(u64::MAX);
+                cluster.upkeep();
+                self.collect(cluster);
+            }
+            let call = &self.calls[number];
+            if !matches!(call.answer, Some(Answer::Seen(_))) {
+                return Err(format!("a register cannot be read in the end: {call}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges all calls; an error tells of the register as well.
+    pub(crate) fn judge(&self) -> Result<(), String> {
+        for register in 0..REGISTERS {
+            let calls = || self.calls.iter().filter(|call| call.register == register);
+            line::judge(&calls().collect::<Vec<_>>()).map_err(|what| {
+                let lines: String = calls().map(|call| format!("{call}\n")).collect();
+                format!("{lines}register {register}: {what}")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Makes what clients were told part of what distinguishes the run.
+    pub(crate) fn trace(&self, hasher: &mut impl Hasher) {
+        for call in &self.calls {
+            (call.began, call.ended, &call.answer).hash(hasher);
+        }
+    }
+
+    /// How many changes were applied, and how many calls there were.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let applied = self.calls.iter().filter(|call| call.answer == Some(Answer::Applied));
+        (applied.count() as u64, self.calls.len() as u64)
+    }
+}
+
+async fn call(
+    coordinator: &Arc<Coordinator>,
+    register: u8,
+    wish: Wish,
+    level: ConsistencyLevel,
+) -> Answer {
+    let (key, slice) = (RowKey::from(format!("register {register}").as_str()), Slice::all(None));
+    let row = RowQuery { family: FAMILY, key: &key, slice: &slice };
+    let mut context = coordinator.request();
+    let serial = SerialConsistency::Serial;
+    let found = match wish {
+        Wish::Read => coordinator.read_serial(row, serial, &mut context).await.map(Some),
+        Wish::Append(number) | Wish::AppendAfter(number, _) => {
+            let decide = |found: &RowSlice, micros: i64| {
+                let Some(list) = list_of(found) else {
+                    return Err(CoordinatorError::Unsendable(format!("found {found:?}")));
+                };
+                let is_expected = match wish {
+                    Wish::AppendAfter(_, last) => list.last() == last,
+                    _ => true,
+                };
+                Ok(is_expected.then(|| mutation(&key, list, number, micros)))
+            };
+            let levels = (serial, level);
+            let outcome = coordinator.compare_and_set(row, levels, decide, &mut context).await;
+            outcome.map(|outcome| match outcome {
+                CasOutcome::Applied => None,
+                CasOutcome::Refused(row) => Some(row),
+            })
+        }
+    };
+    match found {
+        Ok(None) => Answer::Applied,
+        Ok(Some(found)) => match list_of(&found) {
+            Some(list) => Answer::Seen(list),
+            None => Answer::Failed(format!("found {found:?}")),
+        },
+        Err(CoordinatorError::Unavailable) => Answer::Unavailable,
+        Err(CoordinatorError::TimedOut) => Answer::TimedOut,
+        Err(other) => Answer::Failed(other.to_string()),
+    }
+}
+
+fn mutation(key: &RowKey, mut list: List, number: u32, micros: i64) -> RowMutation {
+    list.numbers.push(number);
+    let text: Vec<String> = list.numbers.iter().map(ToString::to_string).collect();
+    let schema = schema();
+    let mut builder = MutationBuilder::new(&schema, KEYSPACE, key.as_bytes());
+    let row = builder.family(FAMILY);
+    row.insert((b"", LIST), text.join(" ").as_bytes(), micros);
+    row.insert((b"", LAST), number.to_string().as_bytes(), micros);
+    builder.finish()
+}
+
+/// The list that a row holds; none if nobody can have written that.
+fn list_of(row: &RowSlice) -> Option<List> {
+    let text = |name: &[u8]| {
+        let cell = row.cells.iter().find(|cell| cell.name() == name)?;
+        Some((std::str::from_utf8(cell.value()).ok()?, cell.timestamp()))
+    };
+    if row.cells.is_empty() {
+        return Some(List::default());
+    }
+    let ((list, at), (last, last_at)) = (text(LIST)?, text(LAST)?);
+    let numbers =
+        list.split(' ').map(|number| number.parse().ok()).collect::<Option<Vec<u32>>>()?;
+    let list = List { numbers, at };
+    (last_at == at && last == list.last().to_string()).then_some(list)
+}
