@@ -9,6 +9,7 @@
 
 use super::ast::{Modification, QualifiedName, SchemaStatement};
 use super::batch::{self, Item};
+use super::conditional;
 use super::error::{CqlError, WriteType};
 use super::functions::{Chance, Moment};
 use super::modify::Stamp;
@@ -133,10 +134,19 @@ impl Executor {
                 let execution = Execution {
                     values,
                     level: read_level(parameters.level, &select.table.keyspace, &self.service)?,
+                    serial: parameters
+                        .level
+                        .is_serial()
+                        .then(|| conditional::serial_consistency(Some(parameters.level))),
                     page_size: parameters.page_size,
                     paging_state: parameters.paging_state,
                 };
                 self.select(select, &execution, (prepared, parameters), reply).await
+            }
+            Plan::Modify(plan) if plan.guard.is_some() => {
+                let items = [Item { plan, values }];
+                let levels = (parameters.serial_level, parameters.level);
+                self.change_under_condition(&items, levels, reply).await
             }
             Plan::Modify(plan) => {
                 let item = Item { plan, values };
@@ -152,6 +162,14 @@ impl Executor {
                 }
                 let items: Vec<Item<'_>> =
                     statements.iter().map(|plan| Item { plan, values }).collect();
+                if conditional::is_conditional(statements) {
+                    if timestamp.is_some() {
+                        let why = "Cannot provide custom timestamp for conditional BATCH";
+                        return Err(CqlError::invalid(why));
+                    }
+                    let levels = (parameters.serial_level, parameters.level);
+                    return self.change_under_condition(&items, levels, reply).await;
+                }
                 self.write(&items, own, parameters.level, write_type(*kind)).await?;
                 reply.void();
                 Ok(())
@@ -222,9 +240,29 @@ impl Executor {
                 }
             });
         let items: Vec<Item<'_>> = items.collect::<Result<_, CqlError>>()?;
+        if conditional::is_conditional(items.iter().map(|item| item.plan)) {
+            let levels = (batch.serial_level, batch.level);
+            return self.change_under_condition(&items, levels, reply).await;
+        }
         self.write(&items, batch.timestamp, batch.level, write_type(batch.kind)).await?;
         reply.void();
         Ok(())
+    }
+
+    /// Makes changes of one row key if their conditions hold.
+    async fn change_under_condition(
+        &self,
+        items: &[Item<'_>],
+        (serial, level): (Option<Level>, Level),
+        reply: &mut Reply<'_>,
+    ) -> Result<(), CqlError> {
+        let Some(first) = items.first() else { return Ok(()) };
+        let commit = write_level(level, &first.plan.table.keyspace, &self.service)?;
+        let levels = (conditional::serial_consistency(serial), commit);
+        let micros = first.values.moment.micros;
+        let now = self.service.now_secs();
+        let stamp = Stamp { timestamp: micros, now, micros, chance: &self.chance };
+        conditional::change(&self.service, items, levels, (stamp, level), reply).await
     }
 
     /// Applies changes; those of one row key are atomic.
@@ -304,9 +342,6 @@ fn read_level(
             "{} ConsistencyLevel is only supported for writes",
             level.name()
         ))),
-        Level::Serial | Level::LocalSerial => {
-            Err(CqlError::unsupported("lightweight transactions"))
-        }
         level => Ok(model_level(level, keyspace, service)),
     }
 }

@@ -23,6 +23,7 @@ mod ast;
 mod batch;
 mod cells;
 mod collections;
+mod conditional;
 mod definition;
 mod error;
 mod events;

@@ -5,6 +5,7 @@ use super::ast::{
     Target, TargetPart, Term, Update, Using,
 };
 use super::cells::CellWriter;
+use super::conditional::Guard;
 use super::error::CqlError;
 use super::functions::Chance;
 use super::relations::Named;
@@ -30,6 +31,8 @@ const MAX_TTL: i32 = 20 * 365 * 24 * 3600;
 #[derive(Debug)]
 pub(super) struct ModificationPlan {
     pub(super) table: TableRef,
+    /// The condition under which the change is made.
+    pub(super) guard: Option<Guard>,
     restrictions: Restrictions,
     operations: Vec<Operation>,
     /// Whether rows exist from now on even without a value.
@@ -81,17 +84,26 @@ impl ModificationPlan {
         typing: &mut Typing<'_>,
     ) -> Result<Self, CqlError> {
         table.check_writable()?;
-        if is_conditional(modification) {
-            return Err(CqlError::unsupported("lightweight transactions (IF)"));
+        let guard = Guard::new(modification, &table.named(), typing)?;
+        let is_conditional = guard.is_some();
+        let plan = match modification {
+            Modification::Insert(insert) => Self::insert(insert, table, guard, typing),
+            Modification::Update(update) => Self::update(update, table, guard, typing),
+            Modification::Delete(delete) => Self::delete(delete, table, guard, typing),
+        }?;
+        if is_conditional && plan.timestamp.is_some() {
+            let why = "Cannot provide custom timestamp for conditional updates";
+            return Err(CqlError::invalid(why));
         }
-        match modification {
-            Modification::Insert(insert) => Self::insert(insert, table, typing),
-            Modification::Update(update) => Self::update(update, table, typing),
-            Modification::Delete(delete) => Self::delete(delete, table, typing),
-        }
+        Ok(plan)
     }
 
-    fn insert(insert: &Insert, table: TableRef, typing: &mut Typing<'_>) -> Result<Self, CqlError> {
+    fn insert(
+        insert: &Insert,
+        table: TableRef,
+        guard: Option<Guard>,
+        typing: &mut Typing<'_>,
+    ) -> Result<Self, CqlError> {
         let named = table.named();
         let (columns, terms, json) = match &insert.values {
             InsertValues::Columns(columns, terms) => (columns.clone(), terms.clone(), None),
@@ -151,6 +163,7 @@ impl ModificationPlan {
         let has_markers = matches!(named.table.form, Form::Sparse { has_markers: true, .. });
         let (timestamp, ttl) = using(&insert.using, &named, typing)?;
         Ok(Self {
+            guard,
             restrictions,
             operations,
             marks: has_markers && !only_static,
@@ -162,7 +175,12 @@ impl ModificationPlan {
         })
     }
 
-    fn update(update: &Update, table: TableRef, typing: &mut Typing<'_>) -> Result<Self, CqlError> {
+    fn update(
+        update: &Update,
+        table: TableRef,
+        guard: Option<Guard>,
+        typing: &mut Typing<'_>,
+    ) -> Result<Self, CqlError> {
         let named = table.named();
         let operations = update.assignments.iter().map(|(target, assigned)| {
             let column = assignable(target, &named)?;
@@ -171,8 +189,12 @@ impl ModificationPlan {
         });
         let operations: Vec<Operation> = operations.collect::<Result<_, CqlError>>()?;
         let restrictions = Restrictions::new(&update.relations, &named, Purpose::Update, typing)?;
-        let only_static =
-            operations.iter().all(|it| named.table.columns[it.column].kind == ColumnKind::Static);
+        let tests_rows =
+            guard.as_ref().is_some_and(|it| it.tests(named.table, ColumnKind::Regular));
+        let only_static = !tests_rows
+            && operations
+                .iter()
+                .all(|it| named.table.columns[it.column].kind == ColumnKind::Static);
         if !only_static {
             check_clustering(&restrictions, &named)?;
         } else if restrictions.restricts_rows() {
@@ -186,6 +208,7 @@ impl ModificationPlan {
         }
         let (timestamp, ttl) = using(&update.using, &named, typing)?;
         Ok(Self {
+            guard,
             restrictions,
             operations,
             marks: false,
@@ -197,7 +220,12 @@ impl ModificationPlan {
         })
     }
 
-    fn delete(delete: &Delete, table: TableRef, typing: &mut Typing<'_>) -> Result<Self, CqlError> {
+    fn delete(
+        delete: &Delete,
+        table: TableRef,
+        guard: Option<Guard>,
+        typing: &mut Typing<'_>,
+    ) -> Result<Self, CqlError> {
         let named = table.named();
         let operations = delete.targets.iter().map(|target| {
             let column = deletable(target, &named)?;
@@ -220,6 +248,18 @@ impl ModificationPlan {
         let deletes_rows = operations.is_empty();
         let regular =
             operations.iter().find(|it| named.table.columns[it.column].kind == ColumnKind::Regular);
+        let tests_rows =
+            guard.as_ref().is_some_and(|it| it.tests(named.table, ColumnKind::Regular));
+        if guard.is_some() && !restrictions.names_rows(named.table) {
+            let deletes = regular.is_some() || deletes_rows;
+            if deletes || tests_rows {
+                let purpose = if deletes { "delete" } else { "use IF condition on" };
+                return Err(CqlError::invalid(format!(
+                    "DELETE statements must restrict all PRIMARY KEY columns with equality \
+                     relations in order to {purpose} non static columns"
+                )));
+            }
+        }
         if let Some(operation) = regular
             && !restrictions.names_rows(named.table)
         {
@@ -235,7 +275,8 @@ impl ModificationPlan {
                 None => CqlError::invalid("Range deletions are not supported for specific columns"),
             });
         }
-        if regular.is_none() && !operations.is_empty() && restrictions.restricts_rows() {
+        let only_static = regular.is_none() && !operations.is_empty() && !tests_rows;
+        if only_static && restrictions.restricts_rows() {
             return Err(CqlError::invalid(
                 "Invalid restrictions on clustering columns since the DELETE statement modifies \
                  only static columns",
@@ -243,6 +284,7 @@ impl ModificationPlan {
         }
         let (timestamp, ttl) = using(&delete.using, &named, typing)?;
         Ok(Self {
+            guard,
             restrictions,
             operations,
             marks: false,
@@ -407,14 +449,6 @@ impl ModificationPlan {
     }
 }
 
-fn is_conditional(modification: &Modification) -> bool {
-    match modification {
-        Modification::Insert(insert) => insert.if_not_exists,
-        Modification::Update(update) => update.condition.is_some(),
-        Modification::Delete(delete) => delete.condition.is_some(),
-    }
-}
-
 /// The value of USING TIMESTAMP.
 pub(super) fn timestamp(term: &Expression, values: &Values<'_>) -> Result<Option<i64>, CqlError> {
     let Some(value) = term.evaluate(values)? else { return Ok(None) };
@@ -513,7 +547,7 @@ fn deletable(target: &Target, named: &Named<'_>) -> Result<usize, CqlError> {
     Ok(column)
 }
 
-fn field_number(receiver: &Receiver, field: &str) -> Result<usize, CqlError> {
+pub(super) fn field_number(receiver: &Receiver, field: &str) -> Result<usize, CqlError> {
     let refuse = || {
         CqlError::invalid(format!(
             "Invalid field update/deletion operation for non-UDT column {}",
@@ -538,7 +572,7 @@ fn field_number(receiver: &Receiver, field: &str) -> Result<usize, CqlError> {
 }
 
 /// The receiver of the key of an element.
-fn element_receiver(receiver: &Receiver, action: &str) -> Result<Receiver, CqlError> {
+pub(super) fn element_receiver(receiver: &Receiver, action: &str) -> Result<Receiver, CqlError> {
     let name = &receiver.name;
     match &receiver.of_type {
         CqlType::List(_) => Ok(receiver.part(format!("idx({name})"), CqlType::Native(Native::Int))),

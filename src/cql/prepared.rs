@@ -221,7 +221,7 @@ fn of_version(columns: &[Columns; 2], version: u8) -> &Columns {
 }
 
 /// Receivers as metadata. Those of a statement may be of several tables.
-fn columns(receivers: &[Receiver], version: u8) -> Columns {
+pub(super) fn columns(receivers: &[Receiver], version: u8) -> Columns {
     let is_one_table = receivers
         .windows(2)
         .all(|pair| (&pair[0].keyspace, &pair[0].table) == (&pair[1].keyspace, &pair[1].table));

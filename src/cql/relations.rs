@@ -82,21 +82,12 @@ impl Condition {
         let (left, receiver) = left(relation, named, typing)?;
         let Relation { operator, object, .. } = relation;
         let right = match object {
-            Object::Term(term) if *operator == Operator::In => {
-                let list = CqlType::List(Arc::new(receiver.of_type.clone()));
-                let receiver = receiver.part(format!("in({})", receiver.name), list);
-                Right::List(Expression::new(term, &receiver, typing)?)
-            }
             Object::Term(Term::Call(function, arguments))
                 if left == Left::Token && function.name == "token" =>
             {
                 Right::One(token_of(arguments, named, typing)?)
             }
-            Object::Term(term) => Right::One(Expression::new(term, &receiver, typing)?),
-            Object::List(terms) => {
-                let terms = terms.iter().map(|term| Expression::new(term, &receiver, typing));
-                Right::Several(terms.collect::<Result<_, _>>()?)
-            }
+            _ => right(relation, &receiver, typing)?,
         };
         let Receiver { name, of_type, .. } = receiver;
         Ok(Self { left, operator: *operator, right, of_type, name })
@@ -138,6 +129,26 @@ impl Condition {
             _ => None,
         };
         Ok(Check { condition: self, element, values })
+    }
+}
+
+/// The right side of a relation whose left side is a value of the receiver.
+pub(super) fn right(
+    relation: &Relation,
+    receiver: &Receiver,
+    typing: &mut Typing<'_>,
+) -> Result<Right, CqlError> {
+    match &relation.object {
+        Object::Term(term) if relation.operator == Operator::In => {
+            let list = CqlType::List(Arc::new(receiver.of_type.clone()));
+            let receiver = receiver.part(format!("in({})", receiver.name), list);
+            Ok(Right::List(Expression::new(term, &receiver, typing)?))
+        }
+        Object::Term(term) => Ok(Right::One(Expression::new(term, receiver, typing)?)),
+        Object::List(terms) => {
+            let terms = terms.iter().map(|term| Expression::new(term, receiver, typing));
+            Ok(Right::Several(terms.collect::<Result<_, _>>()?))
+        }
     }
 }
 

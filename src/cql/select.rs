@@ -28,7 +28,9 @@ use crate::model::slice::{AnswerCells, RowSlice, Slice};
 use crate::model::table::{ColumnKind, Form, Table};
 use crate::model::types::{CqlType, Native};
 
-use crate::service::{ConsistencyLevel, Partitioner, RowQuery, RowRange, Service, Token};
+use crate::service::{
+    ConsistencyLevel, Partitioner, RowQuery, RowRange, SerialConsistency, Service, Token,
+};
 use std::ops::Bound;
 
 /// Rows of a partition that are read at a time.
@@ -39,6 +41,9 @@ const PARTITIONS_AT_A_TIME: usize = 256;
 
 /// Rows in the first read of each partition of a scan.
 const ROWS_OF_SCANNED: usize = 128;
+
+const SERIAL_OF_SEVERAL: &str =
+    "SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time";
 
 /// A SELECT whose names are looked up.
 #[derive(Debug)]
@@ -61,6 +66,8 @@ pub(super) struct SelectPlan {
 pub(super) struct Execution<'e> {
     pub(super) values: Values<'e>,
     pub(super) level: ConsistencyLevel,
+    /// Sees all changes under a condition, in one partition.
+    pub(super) serial: Option<SerialConsistency>,
     /// Most rows of a page; `None` for all.
     pub(super) page_size: Option<usize>,
     pub(super) paging_state: Option<&'e [u8]>,
@@ -146,10 +153,17 @@ impl SelectPlan {
             plan: self,
             family: (family_id, family),
             level: execution.level,
+            serial: execution.serial,
             windows: &windows,
             resumes: output.resumes.take(),
         };
         match keys {
+            Keys::Tokens(..) if execution.serial.is_some() => {
+                return Err(CqlError::invalid(SERIAL_OF_SEVERAL));
+            }
+            Keys::Several(keys) if execution.serial.is_some() && keys.len() > 1 => {
+                return Err(CqlError::invalid(SERIAL_OF_SEVERAL));
+            }
             Keys::Several(keys) => reader.read_keys(&keys, &mut output).await?,
             Keys::Tokens(start, end) => {
                 let ranges = token_range(self.table.partitioner, start, end)?;
@@ -409,6 +423,7 @@ struct Reader<'r> {
     plan: &'r SelectPlan,
     family: (FamilyId, &'r ColumnFamilySchema),
     level: ConsistencyLevel,
+    serial: Option<SerialConsistency>,
     windows: &'r [Window],
     /// The place where the last page ended, until it is reached.
     resumes: Option<PagingState>,
@@ -530,6 +545,9 @@ impl<'r> Reader<'r> {
     async fn read(&self, key: &RowKey, slice: &Slice) -> Result<RowSlice, CqlError> {
         let mut request = self.service.request();
         let query = RowQuery { family: self.family.0, key, slice };
+        if let Some(level) = self.serial {
+            return Ok(self.service.read_serial(query, level, &mut request).await?);
+        }
         let read = self.service.read(query, self.level, &mut request);
         Ok(self.service.in_time(read).await?)
     }

@@ -111,6 +111,15 @@ impl<'v> RowSet<'v> {
         self.prefixes.iter().map(|values| place(table, values)).collect()
     }
 
+    /// The names of the super column and the column of the only row; `None` for a set of any
+    /// number of rows.
+    pub(super) fn row(&self, table: &Table) -> Option<(Vec<u8>, Vec<u8>)> {
+        match &self.prefixes[..] {
+            [values] if values.len() == table.clustering().len() => Some(place(table, values)),
+            _ => None,
+        }
+    }
+
     /// Adds the deletion of these rows to a mutation.
     pub(super) fn delete(
         &self,

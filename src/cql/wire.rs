@@ -71,6 +71,11 @@ impl Level {
         found.map(|(level, _)| *level).ok_or_else(unknown)
     }
 
+    /// Whether it is one of changes under a condition, and of reads that see all of them.
+    pub fn is_serial(self) -> bool {
+        matches!(self, Self::Serial | Self::LocalSerial)
+    }
+
     /// The name in texts.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(level, _)| *level == self).map_or("", |(_, name)| name)

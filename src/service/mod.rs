@@ -29,13 +29,13 @@ pub use error::ServiceError;
 pub use login::{Authenticator, Grants, SimpleAuthenticator};
 pub use rows::{RowRanges, RowsByKey, RowsByRange, SMALL_ANSWER_BYTES, cost};
 
-pub use crate::coordinator::{ConsistencyLevel, RowQuery, Scan};
+pub use crate::coordinator::{CasOutcome, ConsistencyLevel, RowQuery, Scan, SerialConsistency};
 pub use crate::ring::{Partitioner, RowRange, Token};
 
 use crate::base::clock::Clock;
 use crate::base::context::RequestContext;
 use crate::config::settings::KeyspaceSettings;
-use crate::coordinator::Coordinator;
+use crate::coordinator::{Coordinator, CoordinatorError};
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::Schema;
@@ -131,6 +131,36 @@ impl Service {
         context: &mut RequestContext,
     ) -> impl Future<Output = Result<RowSlice, ServiceError>> {
         self.options.coordinator.read(query, level, context).err_into()
+    }
+
+    /// Reads a slice of a row with all conditional writes that were done before.
+    pub fn read_serial(
+        &self,
+        query: RowQuery<'_>,
+        level: SerialConsistency,
+        context: &mut RequestContext,
+    ) -> impl Future<Output = Result<RowSlice, ServiceError>> {
+        self.options.coordinator.read_serial(query, level, context).err_into()
+    }
+
+    /// Writes to a row if a condition holds: see [`Coordinator::compare_and_set`]. The inner result
+    /// is that of `decide`, if it failed.
+    pub async fn compare_and_set<E: Send>(
+        &self,
+        row: RowQuery<'_>,
+        levels: (SerialConsistency, ConsistencyLevel),
+        mut decide: impl FnMut(&RowSlice, i64) -> Result<Option<RowMutation>, E> + Send,
+        context: &mut RequestContext,
+    ) -> Result<Result<CasOutcome, E>, ServiceError> {
+        let mut failure = None;
+        let decide = |row: &RowSlice, micros| {
+            decide(row, micros).map_err(|error| {
+                failure = Some(error);
+                CoordinatorError::Unavailable
+            })
+        };
+        let done = self.options.coordinator.compare_and_set(row, levels, decide, context).await;
+        failure.map_or_else(|| Ok(Ok(done?)), |error| Ok(Err(error)))
     }
 
     /// Counts the columns, or super columns, of a row or a super column.

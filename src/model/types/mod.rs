@@ -105,6 +105,26 @@ impl CqlType {
         }
     }
 
+    /// The plural of the type if durations, which have no order, are among its values.
+    pub fn durations(&self) -> Option<&'static str> {
+        let has = |inner: &Self| inner.durations().is_some();
+        let (holds, plural) = match self.unfrozen() {
+            Self::Native(Native::Duration) => (true, "durations"),
+            Self::List(inner) | Self::Set(inner) => {
+                (has(inner), "collections containing durations")
+            }
+            Self::Map(inner) => {
+                (has(&inner.0) || has(&inner.1), "collections containing durations")
+            }
+            Self::Tuple(fields) => (fields.iter().any(has), "tuples containing durations"),
+            Self::User(user) => {
+                (user.fields.iter().any(|(_, of_type)| has(of_type)), "UDTs containing durations")
+            }
+            _ => (false, ""),
+        };
+        holds.then_some(plural)
+    }
+
     /// The native type, if it is one.
     pub fn native(&self) -> Option<Native> {
         match self {
