@@ -8,6 +8,7 @@ pub mod events;
 pub mod fs;
 pub mod intake;
 pub mod java;
+pub mod latest;
 pub mod limited_log;
 pub mod lock;
 pub mod machine;

@@ -11,9 +11,11 @@ use crate::model::schema::{FamilyId, Schema};
 use crate::net::bodies::EncodeError;
 use crate::net::messenger::Messenger;
 use crate::replica::{Replica, ReplicaError};
-use crate::ring::{DynamicSnitch, Partitioner, ReplicaPlacement, Token, TokenMetadata, TokenRange};
+use crate::ring::{
+    DynamicSnitch, KeyspacePlacements, Partitioner, ReplicaPlacement, Token, TokenMetadata,
+    TokenRange,
+};
 use futures_util::{FutureExt, TryFutureExt};
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::num::NonZero;
 use std::pin::pin;
@@ -40,7 +42,7 @@ pub struct CoordinatorOptions {
     pub partitioner: Partitioner,
     /// Replica placement by keyspace. Each node keeps other keyspaces, such as `system`, for
     /// itself.
-    pub placements: BTreeMap<String, ReplicaPlacement>,
+    pub placements: Arc<KeyspacePlacements>,
     /// Tokens and their owners.
     pub ring: TokenMetadata,
     /// State of the other nodes.
@@ -76,7 +78,7 @@ pub struct ReadOptions {
 pub struct Coordinator {
     pub(super) schema: Arc<Schema>,
     pub(super) partitioner: Partitioner,
-    placements: Vec<(String, ReplicaPlacement)>,
+    placements: Arc<KeyspacePlacements>,
     /// By number of column family, so that the hot path looks no name up.
     families: boxcar::Vec<FamilyReads>,
     /// Held while a family is added to those.
@@ -176,9 +178,8 @@ pub struct CoordinatorStats {
 struct FamilyReads {
     /// The place of its keyspace among the placements; `None` if each node keeps it for itself.
     keyspace: Option<usize>,
-    /// Its `ReadRepairChance` in 2^32 parts.
-    chance: u64,
-    /// Grows by that with each read: with each carry all replicas are compared.
+    /// Grows by its `ReadRepairChance`, in 2^32 parts, with each read: with each carry all replicas
+    /// are compared.
     due: AtomicU32,
 }
 
@@ -186,11 +187,10 @@ impl Coordinator {
     /// A coordinator.
     pub fn new(options: CoordinatorOptions) -> Arc<Self> {
         let CoordinatorOptions { schema, placements, reads, messenger, local, .. } = options;
-        let placements: Vec<(String, ReplicaPlacement)> = placements.into_iter().collect();
         let rpc_timeout = messenger.timeout();
         let view = View::new(
             Arc::new(options.ring),
-            placements.iter().map(|(_, placement)| placement),
+            &placements,
             options.peers,
             local,
             reads.dynamic_snitch.clone(),
@@ -264,14 +264,13 @@ impl Coordinator {
     }
 
     /// Replaces what is known of the ring, for requests that begin from now on. Also to be called
-    /// when a snitch says something new.
+    /// when a snitch says something new, and when placements have changed.
     pub fn set_ring(&self, ring: TokenMetadata, peers: Peers) {
         // A node that has left the ring reaches no other node.
         let has_left = self.refuses_writes.load(Ordering::Relaxed);
         let peers = if has_left { Peers::default() } else { peers };
-        let placements = self.placements.iter().map(|(_, placement)| placement);
         let dynamic_snitch = self.latencies.dynamic_snitch().cloned();
-        let view = View::new(Arc::new(ring), placements, peers, self.local, dynamic_snitch);
+        let view = View::new(Arc::new(ring), &self.placements, peers, self.local, dynamic_snitch);
         let mut current = self.view.write();
         let former = std::mem::replace(&mut *current, Arc::new(view));
         drop(current);
@@ -299,8 +298,7 @@ impl Coordinator {
 
     /// Replica placement of a keyspace; `None` if every node keeps it for itself.
     pub fn placement(&self, keyspace: &str) -> Option<&ReplicaPlacement> {
-        let found = self.placements.iter().find(|(name, _)| name == keyspace);
-        found.map(|(_, placement)| placement)
+        self.placements.get(keyspace)
     }
 
     /// Tokens that divide a range into parts of about this many rows, judged by the rows of this
@@ -398,10 +396,8 @@ impl Coordinator {
             let _one_at_a_time = self.adding_family.lock();
             while self.families.count() <= index {
                 let next = self.schema.family(FamilyId(self.families.count() as u32));
-                let mut placements = self.placements.iter();
                 self.families.push(FamilyReads {
-                    keyspace: placements.position(|(name, _)| *name == next.keyspace),
-                    chance: parts(next.read_repair_chance),
+                    keyspace: self.placements.number(&next.keyspace),
                     due: AtomicU32::new(0),
                 });
             }
@@ -415,12 +411,12 @@ impl Coordinator {
 
     /// Whether all replicas are to be compared after this read.
     pub(super) fn is_chosen(&self, family: FamilyId) -> bool {
-        let reads = self.family(family);
-        if reads.chance == 0 {
+        let chance = parts(self.schema.family(family).read_repair_chance);
+        if chance == 0 {
             return false;
         }
-        let Ok(chance) = u32::try_from(reads.chance) else { return true };
-        let before = reads.due.fetch_add(chance, Ordering::Relaxed);
+        let Ok(chance) = u32::try_from(chance) else { return true };
+        let before = self.family(family).due.fetch_add(chance, Ordering::Relaxed);
         before.checked_add(chance).is_none()
     }
 

@@ -2,7 +2,8 @@
 
 use super::consistency::{ConsistencyLevel, Requirement};
 use crate::ring::{
-    DynamicSnitch, ReplicaPlacement, ReplicaSets, ReplicationStrategy, Token, TokenMetadata,
+    DynamicSnitch, KeyspacePlacements, ReplicaPlacement, ReplicaSets, ReplicationStrategy, Snitch,
+    Token, TokenMetadata,
 };
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
@@ -114,19 +115,27 @@ impl KeyspaceView {
     }
 }
 
+/// The placement of a keyspace that was dropped, which requests under way may still name. Their
+/// families take no writes and have no rows.
+fn of_dropped() -> ReplicaPlacement {
+    let (strategy, snitch) = (ReplicationStrategy::RackUnaware, Snitch::EndPoint);
+    ReplicaPlacement { strategy, replication_factor: 1, snitch }
+}
+
 impl View {
-    pub(super) fn new<'p>(
+    pub(super) fn new(
         ring: Arc<TokenMetadata>,
-        placements: impl Iterator<Item = &'p ReplicaPlacement>,
+        placements: &KeyspacePlacements,
         peers: Peers,
         local: IpAddr,
         dynamic_snitch: Option<Arc<DynamicSnitch>>,
     ) -> Self {
-        let keyspace = |placement: &ReplicaPlacement| KeyspaceView {
-            sets: ReplicaSets::new(placement, &ring),
-            placement: placement.clone(),
+        let keyspace = |placement: Option<&ReplicaPlacement>| {
+            let placement = placement.map_or_else(of_dropped, Clone::clone);
+            KeyspaceView { sets: ReplicaSets::new(&placement, &ring), placement }
         };
-        let keyspaces: Vec<KeyspaceView> = placements.map(keyspace).collect();
+        let keyspaces = placements.by_number().map(|(_, placement)| keyspace(placement));
+        let keyspaces: Vec<KeyspaceView> = keyspaces.collect();
         let is_alone = ring.len() == 1
             && ring.token(local).is_some()
             && ring.is_settled()

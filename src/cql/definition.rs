@@ -3,12 +3,9 @@
 use super::ast::{ColumnDefinition, CreateTable};
 use super::error::CqlError;
 use super::types::TypeNames;
-use crate::model::table::{Column, ColumnKind, Form, Table};
+use crate::model::table::{Column, ColumnKind, Table};
 use crate::model::types::{CqlType, Native};
 use std::collections::BTreeMap;
-
-/// Longest name of a table, type or keyspace.
-const MAX_NAME: usize = 48;
 
 /// The table of a statement. Its types are looked up in this keyspace.
 pub(super) fn table(
@@ -16,8 +13,6 @@ pub(super) fn table(
     keyspace: &str,
     types: &dyn TypeNames,
 ) -> Result<Table, CqlError> {
-    let name = &statement.table.name;
-    check_name(name, "table")?;
     let mut defined: BTreeMap<&str, (&ColumnDefinition, CqlType)> = BTreeMap::new();
     for column in &statement.columns {
         let of_type = types.resolve(&column.of_type, keyspace)?;
@@ -69,13 +64,7 @@ pub(super) fn table(
     }
     columns.extend(statics);
     columns.extend(regular);
-    Ok(Table {
-        columns,
-        form: Form::Sparse { has_markers: true, has_rest: false },
-        in_super_name: clustering_count,
-        is_composite: (clustering_count > 0, false),
-        default_ttl: 0,
-    })
+    Ok(Table::of_columns(columns, false))
 }
 
 /// The one PRIMARY KEY of a statement: partition key and clustering columns.
@@ -109,14 +98,7 @@ fn compact(
             return Err(CqlError::invalid(why));
         }
         columns.extend(regular);
-        let form = Form::Sparse { has_markers: false, has_rest: false };
-        return Ok(Table {
-            columns,
-            form,
-            in_super_name: 0,
-            is_composite: (false, false),
-            default_ttl: 0,
-        });
+        return Ok(Table::of_columns(columns, true));
     }
     if regular.len() > 1 {
         let names: Vec<&str> = regular.iter().map(|it| it.name.as_str()).collect();
@@ -129,26 +111,24 @@ fn compact(
     let empty = Column::new("value", CqlType::Native(Native::Blob), ColumnKind::Regular);
     let value = regular.pop().unwrap_or(empty);
     columns.push(value);
-    let is_composite = (false, clustering_count > 1);
-    Ok(Table { columns, form: Form::Dense, in_super_name: 0, is_composite, default_ttl: 0 })
-}
-
-/// Names of keyspaces, tables and types are words.
-pub(super) fn check_name(name: &str, what: &str) -> Result<(), CqlError> {
-    let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if name.is_empty() || name.len() > MAX_NAME || !is_word {
-        return Err(CqlError::invalid(format!(
-            "{what} names must not be empty, more than {MAX_NAME} characters long, or contain \
-             non-alphanumeric-underscore characters (got \"{name}\")"
-        )));
-    }
-    Ok(())
+    Ok(Table::of_columns(columns, true))
 }
 
 /// Types that no column can have.
 pub(super) fn check_type(of_type: &CqlType) -> Result<(), CqlError> {
     if *of_type == CqlType::Native(Native::Counter) {
         return Err(CqlError::unsupported("counters"));
+    }
+    match of_type.unfrozen() {
+        CqlType::Set(inner) if has_duration(inner) => {
+            let why = format!("Durations are not allowed inside sets: {of_type}");
+            return Err(CqlError::invalid(why));
+        }
+        CqlType::Map(inner) if has_duration(&inner.0) => {
+            let why = format!("Durations are not allowed as map keys: {of_type}");
+            return Err(CqlError::invalid(why));
+        }
+        _ => {}
     }
     let inner: Vec<&CqlType> = match of_type {
         CqlType::List(inner) | CqlType::Set(inner) => vec![inner],
@@ -168,6 +148,18 @@ pub(super) fn check_type(of_type: &CqlType) -> Result<(), CqlError> {
     Ok(())
 }
 
+/// Whether values have durations in them, which have no order.
+fn has_duration(of_type: &CqlType) -> bool {
+    match of_type {
+        CqlType::Native(native) => *native == Native::Duration,
+        CqlType::Custom(_) => false,
+        CqlType::List(inner) | CqlType::Set(inner) | CqlType::Frozen(inner) => has_duration(inner),
+        CqlType::Map(inner) => has_duration(&inner.0) || has_duration(&inner.1),
+        CqlType::Tuple(fields) => fields.iter().any(has_duration),
+        CqlType::User(user) => user.fields.iter().any(|(_, field)| has_duration(field)),
+    }
+}
+
 fn check_key_column(column: &ColumnDefinition, of_type: &CqlType) -> Result<(), CqlError> {
     let name = &column.name;
     if column.is_static {
@@ -180,7 +172,7 @@ fn check_key_column(column: &ColumnDefinition, of_type: &CqlType) -> Result<(), 
             "Invalid non-frozen {what} type for PRIMARY KEY component {name}"
         )));
     }
-    if *of_type == CqlType::Native(Native::Duration) {
+    if has_duration(of_type) {
         let why = format!("duration type is not supported for PRIMARY KEY part {name}");
         return Err(CqlError::invalid(why));
     }

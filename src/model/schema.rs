@@ -4,19 +4,29 @@ use super::cell::CellState;
 use super::comparator::Comparator;
 use super::range_deletion;
 use super::table::{Declared, Table};
+use crate::base::latest::Latest;
 use crate::base::lock::{RwLock, rank};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
+use uuid::Uuid;
 
-/// The definition of a column family. It does not change while the server runs.
+/// Bytes of the id at the end of the name of a table that was made over CQL, in hexadecimal digits
+/// after a hyphen.
+const ID_BYTES: usize = 33;
+
+/// The definition of a column family. Column type and comparators do not change while the server
+/// runs.
 #[derive(Debug, Clone)]
 pub struct ColumnFamilySchema {
     /// The keyspace it belongs to.
     pub keyspace: String,
-    /// Its name, unique within the keyspace; case matters.
+    /// Name of its files, and in records and messages, unique within the keyspace; case matters.
+    /// That of a table that was made over CQL ends in an id, so that nothing that was meant for an
+    /// earlier table of its name reaches it: see [`ColumnFamilySchema::table_name`].
     pub name: String,
     /// Standard or super, and how names sort.
     pub kind: ColumnFamilyKind,
@@ -55,6 +65,21 @@ impl ColumnFamilySchema {
         let gc_grace = Duration::from_hours(240);
         let table = Arc::new(Table::of_family(&kind, &Declared::default()));
         Self { keyspace, name, kind, comment: None, gc_grace, read_repair_chance: 0.0, table }
+    }
+
+    /// The name of the files of a table that is made over CQL, whose rows have this id.
+    pub fn stored_name(table: &str, rows: Uuid) -> String {
+        format!("{table}-{}", rows.simple())
+    }
+
+    /// Whether this is the name of the files of a table that was made over CQL.
+    pub fn is_of_cql(name: &str) -> bool {
+        without_id(name).is_some()
+    }
+
+    /// The name in requests, and for people.
+    pub fn table_name(&self) -> &str {
+        without_id(&self.name).unwrap_or(&self.name)
     }
 
     /// Whether its rows hold super columns.
@@ -176,6 +201,13 @@ impl ColumnFamilySchema {
     }
 }
 
+/// The name of a table, from that of its files.
+fn without_id(name: &str) -> Option<&str> {
+    let (table, id) = name.split_at_checked(name.len().checked_sub(ID_BYTES)?)?;
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    id.strip_prefix('-')?.bytes().all(is_digit).then_some(table)
+}
+
 impl fmt::Display for ColumnFamilySchema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.keyspace, self.name)
@@ -192,7 +224,7 @@ pub struct FamilyId(pub u32);
 #[derive(Debug, Default)]
 pub struct Schema {
     /// By number, also those that were dropped: requests under way may still name them.
-    families: boxcar::Vec<Arc<ColumnFamilySchema>>,
+    families: boxcar::Vec<Latest<Arc<ColumnFamilySchema>>>,
     keyspaces: RwLock<rank::Last, Keyspaces>,
 }
 
@@ -213,7 +245,7 @@ impl Schema {
     pub fn insert(&self, family: Arc<ColumnFamilySchema>) -> FamilyId {
         let mut keyspaces = self.keyspaces.write();
         let (keyspace, name) = (family.keyspace.clone(), family.name.clone());
-        let id = FamilyId(self.families.push(family) as u32);
+        let id = FamilyId(self.families.push(Latest::new(family)) as u32);
         keyspaces.entry(keyspace).or_default().insert(name, id);
         id
     }
@@ -227,6 +259,18 @@ impl Schema {
         {
             families.remove(&family.name);
         }
+    }
+
+    /// Replaces the definition of a column family by one that differs in nothing that decides about
+    /// its files.
+    pub fn alter(&self, id: FamilyId, family: Arc<ColumnFamilySchema>) {
+        let _one_at_a_time = self.keyspaces.write();
+        self.families[id.0 as usize].set(family);
+    }
+
+    /// Makes a keyspace unknown, whose column families were removed.
+    pub fn remove_keyspace(&self, name: &str) {
+        self.keyspaces.write().remove(name);
     }
 
     /// Makes a keyspace known that has no column families.
@@ -244,12 +288,22 @@ impl Schema {
         self.keyspaces.read().keys().cloned().collect()
     }
 
-    /// The number of a column family.
+    /// The number of the column family that requests name so.
+    pub fn find(&self, keyspace: &str, table: &str) -> Option<FamilyId> {
+        let keyspaces = self.keyspaces.read();
+        let from =
+            keyspaces.get(keyspace)?.range::<str, _>((Bound::Included(table), Bound::Unbounded));
+        let mut same_start = from.map_while(|(name, id)| Some((name.strip_prefix(table)?, id)));
+        let is_it = |rest: &str| rest.is_empty() || without_id(rest) == Some("");
+        same_start.find(|(rest, _)| is_it(rest)).map(|(_, id)| *id)
+    }
+
+    /// The number of the column family of a name in files, records and messages.
     pub fn family_id(&self, keyspace: &str, name: &str) -> Option<FamilyId> {
         self.keyspaces.read().get(keyspace)?.get(name).copied()
     }
 
-    /// The column family with this number, be it dropped.
+    /// The column family with this number, be it dropped, as it is defined now.
     ///
     /// # Panics
     /// If the number is of another schema.
@@ -271,5 +325,42 @@ impl Schema {
         let keyspaces = self.keyspaces.read();
         let ids = keyspaces.get(keyspace).into_iter().flat_map(BTreeMap::values);
         ids.map(|id| self.family(*id)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn family(name: &str) -> Arc<ColumnFamilySchema> {
+        let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
+        Arc::new(ColumnFamilySchema::new("k".to_owned(), name.to_owned(), kind))
+    }
+
+    #[test]
+    fn tables_are_found_by_the_name_before_the_id() {
+        let [first, second] = [1, 2].map(Uuid::from_u128);
+        let names = [ColumnFamilySchema::stored_name("t", first), "t-0".into(), "ta".into()];
+        let schema = Schema::new(names.iter().map(|name| family(name)));
+        let id = schema.find("k", "t").unwrap();
+        assert_eq!(schema.family(id).table_name(), "t");
+        assert_eq!(schema.family_id("k", &names[0]), Some(id));
+        assert_eq!((schema.family_id("k", "t"), schema.find("k", "")), (None, None));
+        let found = schema.find("k", "t-0").map(|id| schema.family(id).table_name());
+        assert_eq!(found, Some("t-0"), "the hyphen of an old configuration is no id");
+        schema.remove(id);
+        assert_eq!(schema.find("k", "t"), None);
+        let again = schema.insert(family(&ColumnFamilySchema::stored_name("t", second)));
+        assert_eq!(schema.find("k", "t"), Some(again));
+        assert_eq!(schema.family_id("k", &names[0]), None, "the earlier one is another");
+    }
+
+    #[test]
+    fn an_altered_family_keeps_its_number() {
+        let schema = Schema::new([family("t")]);
+        let id = schema.find("k", "t").unwrap();
+        let altered = ColumnFamilySchema { comment: Some("new".into()), ..(*family("t")).clone() };
+        schema.alter(id, Arc::new(altered));
+        assert_eq!(schema.family(id).comment.as_deref(), Some("new"));
     }
 }

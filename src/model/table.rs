@@ -41,6 +41,9 @@ pub struct Column {
     pub kind: ColumnKind,
     /// Name of the cells of a static or regular column of a sparse table; other names have none.
     pub cell_name: Box<[u8]>,
+    /// Cells with timestamps up to this one are of an earlier column of the name, which was
+    /// dropped; `i64::MIN` if there was none.
+    pub hidden_up_to: i64,
 }
 
 impl Column {
@@ -51,7 +54,7 @@ impl Column {
             ColumnKind::Static | ColumnKind::Regular => name.as_bytes().into(),
             ColumnKind::PartitionKey | ColumnKind::Clustering { .. } => Box::default(),
         };
-        Self { name, of_type, kind, cell_name }
+        Self { name, of_type, kind, cell_name, hidden_up_to: i64::MIN }
     }
 }
 
@@ -130,6 +133,8 @@ pub struct Table {
     pub is_composite: (bool, bool),
     /// Time to live of values that are written without one, in seconds; 0 for none.
     pub default_ttl: i32,
+    /// Whether cells may be of columns that were dropped.
+    pub has_dropped: bool,
 }
 
 impl Table {
@@ -178,7 +183,34 @@ impl Table {
             Form::Dense
         };
         let is_composite = (outer.is_some_and(is_composite), inner.is_some_and(is_composite));
-        Self { columns, form, in_super_name, is_composite, default_ttl: 0 }
+        Self { columns, form, in_super_name, is_composite, default_ttl: 0, has_dropped: false }
+    }
+
+    /// A table that is made over CQL of these columns: partition key, clustering columns, and the
+    /// others in any order. `COMPACT STORAGE` gives it the form that Thrift users expect.
+    pub fn of_columns(mut columns: Vec<Column>, is_compact: bool) -> Self {
+        let rank = |column: &Column| match column.kind {
+            ColumnKind::PartitionKey => 0,
+            ColumnKind::Clustering { .. } => 1,
+            ColumnKind::Static => 2,
+            ColumnKind::Regular => 3,
+        };
+        columns.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| a.cell_name.cmp(&b.cell_name)));
+        let count = columns.iter().filter(|column| rank(column) == 1).count();
+        let is_dense = is_compact && count > 0;
+        let form = if is_dense {
+            Form::Dense
+        } else {
+            Form::Sparse { has_markers: !is_compact, has_rest: false }
+        };
+        let in_super_name = if is_compact { 0 } else { count };
+        let is_composite = (in_super_name > 0, is_dense && count > 1);
+        Self { columns, form, in_super_name, is_composite, default_ttl: 0, has_dropped: false }
+    }
+
+    /// Whether a table that was made over CQL has `COMPACT STORAGE`.
+    pub fn is_compact(&self) -> bool {
+        !matches!(self.form, Form::Sparse { has_markers: true, .. })
     }
 
     /// The column of this name, by its number.
@@ -259,10 +291,10 @@ impl fmt::Display for Table {
 /// One line, since tables stand in settings: all that makes two tables differ.
 impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { columns, form, in_super_name, is_composite, default_ttl } = self;
+        let Self { columns, form, in_super_name, is_composite, default_ttl, .. } = self;
         write!(f, "{form:?} {in_super_name} {is_composite:?} ttl {default_ttl}:")?;
         columns.iter().try_for_each(|column| {
-            let Column { name, of_type, kind, cell_name } = column;
+            let Column { name, of_type, kind, cell_name, .. } = column;
             write!(f, " {name} {of_type} {kind:?} {},", cell_name.escape_ascii())
         })
     }

@@ -32,7 +32,7 @@ use crate::net::messenger::Messenger;
 use crate::net::{Drops, LOG_BURST, LOG_INTERVAL, Transport, Verb, extensions};
 use crate::repair::{Operations, OperationsOptions};
 use crate::replica::{HintStore, OwnReadiness, Readiness, Replica, Responder, ResponderOptions};
-use crate::ring::{ReplicaPlacement, Token};
+use crate::ring::{KeyspacePlacements, ReplicaPlacement, Token};
 use crate::storage::Database;
 use crate::storage::system::saved_ring::RingNote;
 use crate::storage::system::{self, IdentityError};
@@ -116,6 +116,7 @@ pub struct Member {
     log: LimitedLog<IpAddr>,
     /// Lines about this node itself, by kind. Lines that others cause do not crowd them out.
     own_log: LimitedLog<&'static str>,
+    placements: Arc<KeyspacePlacements>,
     coordinator: Arc<Coordinator>,
     responder: Arc<Responder>,
     /// `None` with `HintedHandoffEnabled` off.
@@ -144,8 +145,8 @@ impl Member {
         let spawner = options.replica.spawner();
         let at_start =
             if options.token.is_some() { Readiness::Complete } else { Readiness::Unsure };
-        let MemberOptions { local, seeds, storage, clock, transport, hints, placements, .. } =
-            options;
+        let MemberOptions { local, seeds, storage, clock, transport, hints, .. } = options;
+        let placements = Arc::new(KeyspacePlacements::from(options.placements));
         let schema = storage.schema();
         let messenger =
             Messenger::new(local, options.rpc_timeout, Arc::clone(&clock), Arc::clone(&transport));
@@ -155,7 +156,7 @@ impl Member {
         let coordinator = Coordinator::new(CoordinatorOptions {
             schema: Arc::clone(schema),
             partitioner: storage.partitioner(),
-            placements: placements.clone(),
+            placements: Arc::clone(&placements),
             ring: gossip.membership.members().ring.clone(),
             peers: Peers::default(),
             local,
@@ -183,7 +184,7 @@ impl Member {
         let operations = Operations::new(OperationsOptions {
             storage: Arc::clone(&storage),
             messenger: Arc::clone(&messenger),
-            placements,
+            placements: Arc::clone(&placements),
             clock: Arc::clone(&clock),
             host: me.clone(),
             spawner,
@@ -199,6 +200,7 @@ impl Member {
             clock,
             transport,
             messenger,
+            placements,
             coordinator,
             responder,
             handoff,
@@ -214,6 +216,12 @@ impl Member {
     /// Serves the requests of clients.
     pub fn coordinator(&self) -> &Arc<Coordinator> {
         &self.coordinator
+    }
+
+    /// Where the rows of each keyspace are. After a change the node has to
+    /// [refresh](Self::refresh).
+    pub fn placements(&self) -> &Arc<KeyspacePlacements> {
+        &self.placements
     }
 
     /// Counts of messages that were not handled.
@@ -336,7 +344,7 @@ impl Member {
         self.messenger.give_up_all();
     }
 
-    /// Publishes the ring again, after a snitch has changed.
+    /// Publishes the ring again, after a snitch or a placement has changed.
     pub fn refresh(&self) {
         self.publish(&self.lock());
     }

@@ -10,7 +10,7 @@ use crate::base::worker::Spawner;
 use crate::gossip::{Members, NodePlace};
 use crate::net::bodies::BodyContext;
 use crate::net::messenger::Messenger;
-use crate::ring::{Partitioner, ReplicaPlacement, Token};
+use crate::ring::{KeyspacePlacements, Partitioner, Token};
 use crate::storage::Database;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -103,7 +103,7 @@ pub trait Host: Send + Sync + Debug {
 pub(super) struct Node {
     pub(super) storage: Arc<Database>,
     pub(super) messenger: Arc<Messenger>,
-    pub(super) placements: BTreeMap<String, ReplicaPlacement>,
+    pub(super) placements: Arc<KeyspacePlacements>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) spawner: Spawner,
     /// Limits the data from all other nodes together.

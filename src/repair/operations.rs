@@ -16,9 +16,8 @@ use crate::model::schema::FamilyId;
 use crate::net::IncomingFile;
 use crate::net::message::Message;
 use crate::net::messenger::Messenger;
-use crate::ring::{ReplicaPlacement, Token, TokenMetadata};
+use crate::ring::{KeyspacePlacements, Token, TokenMetadata};
 use crate::storage::Database;
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 
@@ -30,7 +29,7 @@ pub struct OperationsOptions {
     /// The way to the others.
     pub messenger: Arc<Messenger>,
     /// Replica placement of each keyspace.
-    pub placements: BTreeMap<String, ReplicaPlacement>,
+    pub placements: Arc<KeyspacePlacements>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// The node as a member of the ring.

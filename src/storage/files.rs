@@ -6,6 +6,7 @@
 //! <data directory>/alexandra.commitlog                   there while the commit log is needed
 //! <data directory>/alexandra.archive                     which folder of the archive is in use
 //! <data directory>/alexandra.takeover                    how far a takeover has come
+//! <data directory>/alexandra.schema                      keyspaces, tables and types made over CQL
 //! <data directory>/<keyspace>/<family>-<generation>.sst  an SSTable
 //!                             <family>-<generation>.sst.tmp  one that is being written
 //!                             <family>.manifest          its live SSTables (first directory)
@@ -17,7 +18,8 @@
 //!                             before-restore-<time>/     what a restore has moved aside
 //! ```
 //!
-//! Names of column families hold no hyphen, so the last one separates the generation. SSTables of
+//! The last hyphen separates the generation. The name of a table that was made over CQL ends in the
+//! id of its rows, after a hyphen of its own. SSTables of
 //! the original, `<family>-<generation>-Data.db`, `-Index.db` and `-Filter.db`, lie in the same
 //! folders until compactions have replaced them.
 
@@ -41,6 +43,9 @@ pub const ARCHIVE_FILE: &str = "alexandra.archive";
 
 /// The file that tells how far the takeover of directories of the original has come.
 pub const TAKEOVER_FILE: &str = "alexandra.takeover";
+
+/// The keyspaces, tables and types that were made over CQL.
+pub const SCHEMA_FILE: &str = "alexandra.schema";
 
 /// The file that tells what was exported to the directory in which it lies.
 pub const EXPORT_FILE: &str = "alexandra.export";
@@ -94,6 +99,17 @@ impl FileName {
             Some((family, generation)) if finished => Self::SsTable(family, generation),
             Some((family, generation)) => Self::UnfinishedSsTable(family, generation),
             None => Self::Other,
+        }
+    }
+
+    /// The column family of the file.
+    pub fn family(&self) -> Option<&str> {
+        match self {
+            Self::SsTable(family, _)
+            | Self::UnfinishedSsTable(family, _)
+            | Self::Manifest(family)
+            | Self::UnfinishedManifest(family) => Some(family),
+            Self::Other => None,
         }
     }
 }

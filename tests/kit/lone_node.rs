@@ -14,6 +14,7 @@ use alexandra::ring::{
     Partitioner, ReplicaPlacement, ReplicationStrategy, Snitch, Token, TokenMetadata,
 };
 use alexandra::storage::Database;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +54,7 @@ impl LoneNode {
         let coordinator = Coordinator::new(CoordinatorOptions {
             schema: Arc::clone(schema),
             partitioner,
-            placements: [(keyspace.to_owned(), placement)].into(),
+            placements: Arc::new(BTreeMap::from([(keyspace.to_owned(), placement)]).into()),
             ring: TokenMetadata::single(token, local),
             peers: Peers::default(),
             local,

@@ -17,7 +17,7 @@ impl Operations {
         self.check_no_rival(&look, None)?;
         let (schema, local) = (Arc::clone(self.node.storage.schema()), self.node.local());
         let (mut before, mut after) = (0, 0);
-        for (name, placement) in &self.node.placements {
+        for (name, placement) in self.node.placements.iter() {
             if keyspace.as_ref().is_some_and(|only| only != name) {
                 continue;
             }

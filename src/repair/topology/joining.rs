@@ -168,7 +168,7 @@ impl Operations {
 
     /// Drops all data of the keyspaces that are replicated.
     async fn discard(&self, operation: &OperationRun) -> Result<()> {
-        let replicated = |keyspace: &str| self.node.placements.contains_key(keyspace);
+        let replicated = |keyspace: &str| self.node.placements.get(keyspace).is_some();
         let families = self.node.storage.schema().families();
         let families: Vec<_> = families.filter(|(_, it)| replicated(&it.keyspace)).collect();
         let has_data = |(id, _): &(FamilyId, _)| {

@@ -7,7 +7,7 @@ use crate::net::bodies::{BodyContext, PageRows};
 use crate::repair::error::{OperationError, Result};
 use crate::repair::host::RingSnapshot;
 use crate::ring::{
-    Partitioner, ReplicaPlacement, RowRange, Token, TokenMetadata, TokenRange, range_changes,
+    KeyspacePlacements, Partitioner, RowRange, Token, TokenMetadata, TokenRange, range_changes,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -54,16 +54,16 @@ const MAX_KEY_BYTES: usize = 64 << 10;
 
 /// Ranges that each node has to fetch when one ring becomes another.
 pub(crate) fn ranges_by_receiver(
-    placements: &BTreeMap<String, ReplicaPlacement>,
+    placements: &KeyspacePlacements,
     before: &TokenMetadata,
     after: &TokenMetadata,
 ) -> BTreeMap<IpAddr, Vec<WantedRange>> {
     let mut wanted: BTreeMap<IpAddr, Vec<WantedRange>> = BTreeMap::new();
-    for (keyspace, placement) in placements {
+    for (keyspace, placement) in placements.iter() {
         for change in range_changes(placement, before, after) {
             for receiver in &change.gained {
                 wanted.entry(*receiver).or_default().push(WantedRange {
-                    keyspace: keyspace.clone(),
+                    keyspace: keyspace.to_owned(),
                     range: change.range.clone(),
                     lost: change.lost.clone(),
                     kept: change.kept.clone(),

@@ -5,6 +5,7 @@ use super::format::{self, HEADER_BYTES, HintReader, Item, hint_bytes};
 use super::store::{HintError, HintStats, Shared};
 use super::target::{Answers, Extent, HintPosition, Place, Segment, State, TargetLog, remove};
 use crate::model::mutation::{DecodeError, RowMutation};
+use crate::model::schema::ColumnFamilySchema;
 use crate::net::bodies;
 use crate::net::message::MAX_BODY_BYTES;
 use crate::storage::error::FileError;
@@ -356,6 +357,12 @@ impl Shared {
                 }
             }
             Err(DecodeError::Malformed(_)) => Verdict::Malformed,
+            Err(DecodeError::UnknownFamily { family, .. })
+                if ColumnFamilySchema::is_of_cql(&family) =>
+            {
+                // Its table was dropped, and none has that name again.
+                Verdict::Expired
+            }
             Err(error) => {
                 self.warn_once(&error);
                 Verdict::Unconfigured

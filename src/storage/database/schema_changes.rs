@@ -6,16 +6,18 @@
 //! A dropped family leaves a manifest without SSTables, which says up to where the commit log holds
 //! nothing of it. So a replay passes its old records over, whether the family is configured again
 //! or not. Its number stays taken by an empty family that refuses writes: running requests that
-//! name it find no rows.
+//! name it find no rows. Of a table that was made over CQL nothing is left but its snapshots: no
+//! family has its name again, and its records are passed over for that.
 
 use super::super::compaction::CompactionError;
 use super::super::family::{ColumnFamily, OpenError};
+use super::super::files::{self, FileName};
 use super::super::options::FamilyOptions;
 use super::super::system;
 use super::Core;
 use super::open::create_folders;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
-use crate::storage::error::FileError;
+use crate::storage::error::{FileContext, FileError};
 use std::sync::Arc;
 
 /// Reason why a column family is not added or dropped. Nothing has changed.
@@ -80,6 +82,16 @@ impl Core {
         Ok(id)
     }
 
+    /// Changes the definition of a column family in what does not concern its files, and its
+    /// settings.
+    pub fn alter_family(&self, id: FamilyId, schema: ColumnFamilySchema, options: FamilyOptions) {
+        let _one_at_a_time = self.administration.lock();
+        let schema = Arc::new(schema);
+        self.family(id).alter(Arc::clone(&schema), options);
+        self.schema.alter(id, schema);
+        self.request_compaction(self.family(id));
+    }
+
     /// Drops a column family with all its data, durably; snapshots stay. Writes to it are refused
     /// from now on, and reads find nothing. Waits for its compactions.
     pub fn drop_family(&self, id: FamilyId) -> Result<(), SchemaChangeError> {
@@ -96,7 +108,44 @@ impl Core {
         self.forget_families(&[id]);
         family.set_cache_capacity(0, 0);
         family.remove_replaced();
+        let ColumnFamilySchema { keyspace, name, .. } = &**family.schema();
+        if ColumnFamilySchema::is_of_cql(name) {
+            self.remove_files(keyspace, name, |file| !matches!(file, FileName::SsTable(..)))?;
+        }
         log::info!("column family {} was dropped", family.schema());
+        Ok(())
+    }
+
+    /// Removes the files of a table that was made over CQL and dropped, but whose files a crash or
+    /// a reader has kept. Snapshots stay.
+    pub fn remove_leftovers(&self, keyspace: &str, name: &str) -> Result<(), FileError> {
+        let _one_at_a_time = self.administration.lock();
+        let is_known = self.schema.family_id(keyspace, name).is_some();
+        if is_known || !ColumnFamilySchema::is_of_cql(name) {
+            return Ok(());
+        }
+        self.remove_files(keyspace, name, |_| true)
+    }
+
+    fn remove_files(
+        &self,
+        keyspace: &str,
+        name: &str,
+        is_meant: impl Fn(&FileName) -> bool,
+    ) -> Result<(), FileError> {
+        let fs = &*self.environment.fs;
+        for directory in &self.options.data_directories {
+            let folder = files::keyspace_folder(directory, keyspace);
+            let entries = fs.list(&folder).unwrap_or_default();
+            for entry in entries {
+                let file = FileName::parse(&entry.name);
+                let is_hashes = folder.join(&entry.name) == files::hashes(&folder, name);
+                if is_hashes || file.family() == Some(name) && is_meant(&file) {
+                    let path = folder.join(&entry.name);
+                    fs.remove_file(&path).context("remove", &path)?;
+                }
+            }
+        }
         Ok(())
     }
 }

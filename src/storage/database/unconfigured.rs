@@ -7,7 +7,7 @@ use super::super::manifest::Manifest;
 use super::super::system;
 use crate::base::fs::FileSystem;
 use crate::model::mutation::{DecodeError, RowMutation};
-use crate::model::schema::Schema;
+use crate::model::schema::{ColumnFamilySchema, Schema};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,8 @@ impl Records<'_> {
         RowMutation::decode_except(record, self.schema, |keyspace, family| {
             let mut named = self.unconfigured.iter();
             let named = named.find(|it| it.keyspace == keyspace && it.family == family);
-            named.and_then(|it| it.empty_up_to).is_some_and(|end| at <= end)
+            let is_empty = named.and_then(|it| it.empty_up_to).is_some_and(|end| at <= end);
+            is_empty || ColumnFamilySchema::is_of_cql(family)
         })
     }
 }
@@ -99,7 +100,9 @@ impl fmt::Display for Unconfigured {
             "{}: column family {keyspace}.{family} is not configured, and its data are not served",
             manifest.display()
         )?;
-        if keyspace == system::KEYSPACE {
+        if ColumnFamilySchema::is_of_cql(family) {
+            f.write_str(". It was made over CQL, and is not in the schema any more")?;
+        } else if keyspace == system::KEYSPACE {
             f.write_str(". Another version has written it")?;
         } else {
             f.write_str(". Put it back into storage-conf.xml")?;

@@ -117,7 +117,7 @@ impl ColumnFamily {
 
     fn open_original(&self, path: &Path, generation: u64) -> Result<SsTable, ReadError> {
         let Environment { fs, partitioner, cache, .. } = &*self.environment;
-        let layout = (&self.schema, self.options.index_interval);
+        let layout = (self.schema(), self.options.index_interval);
         SsTable::open_legacy(fs, path, generation, *partitioner, cache, layout)
     }
 

@@ -59,6 +59,7 @@ use super::system::node_id::NodeId;
 use crate::base::clock::Clock;
 use crate::base::events::Events;
 use crate::base::fs::FileSystem;
+use crate::base::latest::Latest;
 use crate::base::lock::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, rank};
 use crate::model::mutation::FamilyMutation;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
@@ -135,8 +136,8 @@ impl View {
 #[derive(Debug)]
 pub struct ColumnFamily {
     id: FamilyId,
-    schema: Arc<ColumnFamilySchema>,
-    options: FamilyOptions,
+    schema: Latest<Arc<ColumnFamilySchema>>,
+    options: Latest<FamilyOptions>,
     environment: Arc<Environment>,
     /// The folder of the keyspace in each data directory.
     folders: Vec<PathBuf>,
@@ -174,6 +175,16 @@ impl ColumnFamily {
     /// Its definition.
     pub fn schema(&self) -> &Arc<ColumnFamilySchema> {
         &self.schema
+    }
+
+    /// Changes its definition and settings. The caller holds a lock against others that do.
+    pub fn alter(&self, schema: Arc<ColumnFamilySchema>, options: FamilyOptions) {
+        self.set_compaction_thresholds(Thresholds {
+            min: options.min_compaction_threshold,
+            max: options.max_compaction_threshold,
+        });
+        self.schema.set(schema);
+        self.options.set(options);
     }
 
     /// Its settings.
@@ -218,7 +229,7 @@ impl ColumnFamily {
             return None;
         }
         let now = self.environment.clock.monotonic();
-        let fresh = Arc::new(Memtable::new(Arc::clone(&self.schema), now));
+        let fresh = Arc::new(Memtable::new(Arc::clone(self.schema()), now));
         self.publish(|view| {
             view.active = fresh;
             view.flushing.push(Arc::clone(&full));
@@ -308,7 +319,7 @@ impl ColumnFamily {
     pub fn fail(&self, reason: String) {
         if self.failure.set(reason).is_ok() {
             let reason = self.failure.get().map_or("", String::as_str);
-            log::error!("{} takes no more writes: {reason}", self.schema);
+            log::error!("{} takes no more writes: {reason}", self.schema());
         }
     }
 

@@ -5,6 +5,7 @@ use super::caches::CacheSizes;
 use super::claims::Claims;
 use super::{ColumnFamily, Environment, Operations, View};
 use crate::base::fs::FileSystem;
+use crate::base::latest::Latest;
 use crate::base::lock::{Mutex, RwLock};
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
@@ -415,8 +416,8 @@ impl ColumnFamily {
         let sizes = CacheSizes { keys: options.keys_cached, rows: options.rows_cached };
         let family = Self {
             id,
-            schema: Arc::clone(schema),
-            options,
+            schema: Latest::new(Arc::clone(schema)),
+            options: Latest::new(options),
             environment: Arc::clone(environment),
             folders,
             next_generation: AtomicU64::new(found.newest(&manifest) + 1),

@@ -127,7 +127,7 @@ impl ColumnFamily {
         let concerned = view.tables.iter().filter(|table| table.path() == damage.file);
         for table in concerned.filter(|table| !table.is_damaged()) {
             table.mark_damaged();
-            log::error!("{}: {error}", self.schema);
+            log::error!("{}: {error}", self.schema());
         }
     }
 

@@ -286,7 +286,7 @@ impl World {
         let coordinator = Coordinator::new(CoordinatorOptions {
             schema: Arc::clone(&self.schema),
             partitioner: Partitioner::OrderPreserving,
-            placements: BTreeMap::from([("Blog".to_owned(), setup.placement())]),
+            placements: Arc::new(BTreeMap::from([("Blog".to_owned(), setup.placement())]).into()),
             ring: self.ring.clone(),
             peers: Peers::default(),
             local,

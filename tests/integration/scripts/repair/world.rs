@@ -15,7 +15,8 @@ use alexandra::repair::{
     Host, OperationError, OperationReport, Operations, OperationsOptions, RingSnapshot, StartMode,
 };
 use alexandra::ring::{
-    Partitioner, ReplicaPlacement, ReplicationStrategy, Snitch, Token, TokenMetadata,
+    KeyspacePlacements, Partitioner, ReplicaPlacement, ReplicationStrategy, Snitch, Token,
+    TokenMetadata,
 };
 use alexandra::storage::Database;
 use alexandra::storage::database::Components;
@@ -175,10 +176,11 @@ impl World {
             replication_factor: self.replicas,
             snitch: Snitch::EndPoint,
         };
+        let placements = BTreeMap::from([BLOG, SHOP].map(|it| (it.to_owned(), placement())));
         let operations = Operations::new(OperationsOptions {
             storage: Arc::clone(&storage),
             messenger: Arc::clone(messenger),
-            placements: [BLOG, SHOP].map(|it| (it.to_owned(), placement())).into(),
+            placements: Arc::new(KeyspacePlacements::from(placements)),
             clock: Arc::clone(&self.clock),
             host: Arc::downgrade(host),
             spawner: Spawner::Inline,
