@@ -32,6 +32,7 @@
 //! - [`gossip`]: members of the cluster, their states and tokens, failure detection
 //! - [`repair`]: changes of the ring, and repair: ranges of data move between nodes
 //! - [`replica`]: work of a node as a replica: applies a mutation, reads a row, scans a range
+//! - [`schema`]: keyspaces, tables and types made over CQL, and their changes
 //! - [`storage`]: commit log, memtables, SSTables, compaction
 //! - [`config`]: `storage-conf.xml` as typed settings
 //! - [`model`]: rows, columns, comparators, slices, mutations: the vocabulary of all layers but
@@ -62,6 +63,7 @@ pub mod node;
 pub mod repair;
 pub mod replica;
 pub mod ring;
+pub mod schema;
 pub mod server;
 pub mod service;
 pub mod storage;

@@ -92,7 +92,7 @@ impl AdminContext {
                 keyspaces.push(KeyspaceReport { keyspace, ..KeyspaceReport::default() });
             }
             let keyspace = keyspaces.last_mut().expect("one was pushed if there was none");
-            keyspace.add(self.family_report(id, &family.name, &statistics));
+            keyspace.add(self.family_report(id, family.table_name(), &statistics));
         }
         keyspaces
     }

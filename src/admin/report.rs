@@ -22,7 +22,7 @@ pub struct Family {
 
 impl From<&ColumnFamilySchema> for Family {
     fn from(schema: &ColumnFamilySchema) -> Self {
-        Self { keyspace: schema.keyspace.clone(), column_family: schema.name.clone() }
+        Self { keyspace: schema.keyspace.clone(), column_family: schema.table_name().to_owned() }
     }
 }
 

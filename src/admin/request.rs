@@ -103,7 +103,7 @@ pub(super) fn families(
     check_keyspace(schema, keyspace)?;
     if names.is_empty() {
         let all = schema.families_of(keyspace);
-        return all.iter().map(|family| find_family(schema, keyspace, &family.name)).collect();
+        return all.iter().map(|it| find_family(schema, keyspace, it.table_name())).collect();
     }
     names.iter().map(|name| find_family(schema, keyspace, name)).collect()
 }
@@ -117,7 +117,7 @@ pub(super) fn find_family(
     check_keyspace(schema, keyspace)?;
     let missing =
         || AdminError::not_found(format_args!("keyspace {keyspace} has no column family {name}"));
-    schema.family_id(keyspace, name).ok_or_else(missing)
+    schema.find(keyspace, name).ok_or_else(missing)
 }
 
 /// Refuses a keyspace that does not exist.

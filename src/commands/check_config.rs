@@ -3,9 +3,11 @@
 
 use super::output;
 use super::output::FAILED;
+use crate::base::fs::OsFileSystem;
 use crate::config::{ConfigErrors, Loader, Placements, Properties, describe};
 use crate::model::comparator::ComparatorRegistry;
 use crate::node::{self, NodeError};
+use crate::schema;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -44,6 +46,9 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     }
     let mut faults = node::property_faults(&loaded.settings, &properties);
     faults.extend(Placements::read(&loaded.settings, &properties).err().map(NodeError::from));
+    let mut settings = loaded.settings.clone();
+    let read = schema::read(&mut settings, &OsFileSystem);
+    faults.extend(read.err().map(NodeError::from));
     for fault in &faults {
         complain!("{fault}");
     }

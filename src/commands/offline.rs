@@ -7,6 +7,7 @@ use crate::base::fs::OsFileSystem;
 use crate::config::settings::SYSTEM_KEYSPACE;
 use crate::config::{ConfigErrors, Loader, Settings};
 use crate::model::comparator::ComparatorRegistry;
+use crate::schema;
 use crate::storage::database::Components;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub(super) struct ConfigArguments {
 impl ConfigArguments {
     /// Settings of the server.
     pub(super) fn load(&self) -> Result<Settings, Failure> {
-        Ok(load_settings(self.config.as_deref())?)
+        load_with_schema(self.config.as_deref())
     }
 
     /// The argument as it would be typed again.
@@ -36,6 +37,13 @@ impl ConfigArguments {
 pub(super) fn load_settings(path: Option<&Path>) -> Result<Settings, ConfigErrors> {
     let comparators = ComparatorRegistry::default();
     Ok(Loader::for_tools(&comparators).load(path)?.settings)
+}
+
+/// The same for a tool that works on the data of the server, with what was made over CQL.
+pub(super) fn load_with_schema(path: Option<&Path>) -> Result<Settings, Failure> {
+    let mut settings = load_settings(path)?;
+    schema::read(&mut settings, &OsFileSystem).map_err(Failure::new)?;
+    Ok(settings)
 }
 
 /// Refuses the name of a keyspace that the configuration does not know.

@@ -4,6 +4,7 @@
 //!   Node        the whole: ports, data, service, operators
 //!     setup     options of the storage core, from the settings
 //!     start_mode starts as a member, by joining, or by replacing a node
+//!     schema    keyspaces and tables made over CQL
 //!     fingerprint    hash of the settings on which all nodes have to agree
 //!     drain     leaving the ring
 //!     ports     ports of clients, one for each generation of the protocol
@@ -16,6 +17,7 @@ mod fingerprint;
 mod handoff;
 mod member;
 mod ports;
+mod schema;
 mod setup;
 mod start_mode;
 
@@ -44,6 +46,7 @@ use crate::replica::{
     has_original_hints,
 };
 use crate::ring::{DynamicSnitch, ReplicaPlacement, TokenError};
+use crate::schema::{RegisterOptions, SchemaError, SchemaRegister};
 use crate::server::Server;
 use crate::service::{Authenticator, Service, ServiceOptions, SimpleAuthenticator};
 use crate::storage::Database;
@@ -54,6 +57,7 @@ use crate::storage::system::local_placement::SavedPlace;
 use crate::storage::system::{Identity, IdentityError};
 use fingerprint::fingerprint;
 use ports::{ClientPorts, Listening, local_address};
+use schema::{Host, Schemas};
 use setup::MemoryPlan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -87,6 +91,12 @@ pub enum NodeError {
     /// Its data cannot be opened.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// The schema that was made over CQL cannot be served.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    /// What was left of dropped tables cannot be removed.
+    #[error(transparent)]
+    Leftovers(FileError),
     /// Its data are of another node or cluster.
     #[error("{0}")]
     Identity(#[from] IdentityError),
@@ -183,14 +193,15 @@ impl Node {
         let listeners = client_ports.bind()?;
         let admin = bind_admin(&settings)?;
         let transport = Arc::new(bind_transport(&settings, &clock, &memory)?);
-        let storage = Arc::new(StorageSetup::new(&settings, options)?.open(components)?);
+        let schemas = Schemas::read(&settings, &placements, &*fs)?;
+        let storage = Arc::new(StorageSetup::new(&schemas.settings, options)?.open(components)?);
         let (identity, start_mode) = start_mode::begin(&settings, options, &storage, &*clock)?;
         let address = local_address(&listeners).map_err(NodeError::Serving)?;
         // Clients are refused until there is something to serve.
         let listeners = start_mode.takes_connections().then_some(listeners);
         storage.lend_block_cache(&memory, plan.lendable_blocks);
         let replica = start_replica(&settings, &storage, memory)?;
-        let hints = open_hints(&settings, options, &storage, fs, &clock)?;
+        let hints = open_hints(&settings, options, &storage, Arc::clone(&fs), &clock)?;
         let parts = Parts {
             storage: &storage,
             replica: &replica,
@@ -199,7 +210,9 @@ impl Node {
             clock: &clock,
         };
         let who = (&identity, &start_mode);
-        let member = member(&settings, options, placements.by_keyspace, who, &parts)?;
+        let member = member(&settings, options, schemas.placements.clone(), who, &parts)?;
+        member.announce_schema(&fingerprint(&settings, &placements.by_keyspace));
+        let register = register(schemas, &settings, fs, (&storage, &member))?;
         let drain = Drain::new(Arc::clone(&member), Arc::clone(&transport), Arc::clone(&storage));
         let rack_file = placements.rack_file;
         let admin_context = AdminContext {
@@ -217,10 +230,7 @@ impl Node {
         };
         let admin = start_admin(admin, &settings, admin_context)?;
         let hint_sync_interval = hint_sync_interval(settings.commit_log.sync);
-        for fault in login_faults(&settings, &options.properties) {
-            log::error!("Authenticator: every login will be refused: {fault}");
-        }
-        let service = service(settings, options, &storage, &member, clock);
+        let service = service(settings, options, register, (&storage, &member), clock);
         Ok(Self {
             listeners,
             client_ports,
@@ -429,13 +439,17 @@ fn hint_sync_interval(sync: CommitLogSync) -> Duration {
 fn service(
     settings: Settings,
     options: &NodeOptions,
-    storage: &Arc<Database>,
-    member: &Member,
+    register: Arc<SchemaRegister>,
+    (storage, member): (&Arc<Database>, &Arc<Member>),
     clock: Arc<dyn Clock>,
 ) -> Arc<Service> {
+    for fault in login_faults(&settings, &options.properties) {
+        log::error!("Authenticator: every login will be refused: {fault}");
+    }
     Arc::new(Service::new(ServiceOptions {
         cluster_name: settings.cluster_name,
         schema: Arc::clone(storage.schema()),
+        register,
         keyspaces: settings.keyspaces,
         config_text: settings.text,
         authenticator: authenticator(settings.authenticator, &options.properties),
@@ -461,8 +475,7 @@ fn member(
     parts: &Parts<'_>,
 ) -> Result<Arc<Member>, NodeError> {
     let network = &settings.network;
-    let agreed = fingerprint(settings, &placements);
-    let member = Member::new(MemberOptions {
+    Ok(Member::new(MemberOptions {
         local: network.listen_address,
         cluster_name: settings.cluster_name.clone(),
         seeds: settings.seeds.clone(),
@@ -483,9 +496,26 @@ fn member(
         transport: Arc::clone(parts.transport) as _,
         clock: Arc::clone(parts.clock),
         seed: options.seed,
-    })?;
-    member.announce_schema(&agreed);
-    Ok(member)
+    })?)
+}
+
+/// The register of changes of the schema.
+fn register(
+    schemas: Schemas,
+    settings: &Settings,
+    fs: Arc<dyn FileSystem>,
+    (storage, member): (&Arc<Database>, &Arc<Member>),
+) -> Result<Arc<SchemaRegister>, NodeError> {
+    let Schemas { saved, snitch, .. } = schemas;
+    let host = Host { member: Arc::clone(member), settings: settings.clone(), snitch };
+    let options = RegisterOptions {
+        fs,
+        data_directories: settings.directories.data.clone(),
+        storage: Arc::clone(storage),
+        placements: Arc::clone(member.placements()),
+        host: Box::new(host),
+    };
+    Ok(Arc::new(SchemaRegister::new(options, saved).map_err(NodeError::Leftovers)?))
 }
 
 fn start_admin(

@@ -7,6 +7,8 @@ use crate::model::comparator::Comparator;
 use crate::model::key::RowKey;
 use crate::model::schema::{ColumnFamilySchema, FamilyId, Schema};
 use crate::model::slice::Slice;
+use crate::model::table::Column;
+use crate::model::types::{CqlType, Native};
 use std::cmp::Ordering;
 
 /// Longest row key, in bytes of Java's modified UTF-8.
@@ -35,8 +37,9 @@ pub struct ColumnRange<'a> {
 impl Service {
     /// The column family of a request, which may be empty or unknown.
     pub fn family(&self, keyspace: &str, name: &str) -> Result<Family<'_>, ServiceError> {
-        if let Some(id) = self.options.schema.family_id(keyspace, name) {
-            return Ok(Family { id, schema: self.options.schema.family(id) });
+        if let Some(id) = self.options.schema.find(keyspace, name) {
+            let family = Family { id, schema: self.options.schema.family(id) };
+            return family.check_served().map(|()| family);
         }
         self.check_keyspace(keyspace)?;
         Err(match name {
@@ -73,10 +76,30 @@ pub fn check_modifiable(keyspace: &str) -> Result<(), ServiceError> {
     Ok(())
 }
 
+/// Whether requests can name the rows of a column family by text, as those of Thrift do: a table
+/// that was made over CQL may have a key of another type or of several parts.
+pub fn has_text_keys(family: &ColumnFamilySchema) -> bool {
+    let is_text = |column: &Column| matches!(column.of_type, CqlType::Native(Native::Text));
+    let is_one =
+        family.table.key_length() == 1 && family.table.columns.first().is_some_and(is_text);
+    is_one || !ColumnFamilySchema::is_of_cql(&family.name)
+}
+
 impl Family<'_> {
     /// Name of the family.
     pub fn name(&self) -> &str {
-        &self.schema.name
+        self.schema.table_name()
+    }
+
+    fn check_served(&self) -> Result<(), ServiceError> {
+        if has_text_keys(self.schema) {
+            return Ok(());
+        }
+        Err(ServiceError::invalid(format!(
+            "{} was made over CQL, and its partition key is not one column of type text: it can be \
+             used over CQL only",
+            self.name()
+        )))
     }
 
     /// Whether its columns are in super columns.

@@ -4,8 +4,10 @@ use super::{Service, ServiceError};
 use crate::config::settings::{ColumnFamilySettings, KeyspaceSettings, SYSTEM_KEYSPACE};
 use crate::model::schema::ColumnFamilySchema;
 use crate::ring::{Partitioner, ReplicationStrategy, TokenRange, Topology};
+use crate::schema::SchemaRegister;
 use std::net::IpAddr;
 use std::num::NonZero;
+use std::sync::Arc;
 use tokio::sync::watch;
 
 /// A range of the ring, with the nodes that hold it, the owner first.
@@ -59,6 +61,11 @@ impl Service {
     /// The keyspaces as configured.
     pub fn keyspaces(&self) -> &[KeyspaceSettings] {
         &self.options.keyspaces
+    }
+
+    /// What was made over CQL.
+    pub fn register(&self) -> &Arc<SchemaRegister> {
+        &self.options.register
     }
 
     /// Whether the replicas of a keyspace are placed by data centre.

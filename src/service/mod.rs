@@ -21,8 +21,8 @@ mod login;
 mod rows;
 
 pub use checks::{
-    ColumnRange, Family, check_key, check_modifiable, check_name, check_super_name, not_super,
-    row_key, unknown_keyspace,
+    ColumnRange, Family, check_key, check_modifiable, check_name, check_super_name, has_text_keys,
+    not_super, row_key, unknown_keyspace,
 };
 pub use describe::NodeView;
 pub use error::ServiceError;
@@ -40,6 +40,7 @@ use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::Schema;
 use crate::model::slice::RowSlice;
+use crate::schema::SchemaRegister;
 use futures_util::TryFutureExt;
 use login::LoginTurns;
 use std::net::{IpAddr, SocketAddr};
@@ -53,6 +54,8 @@ pub struct ServiceOptions {
     pub cluster_name: String,
     /// All keyspaces and column families, `system` among them.
     pub schema: Arc<Schema>,
+    /// What was made over CQL.
+    pub register: Arc<SchemaRegister>,
     /// The keyspaces as configured.
     pub keyspaces: Vec<KeyspaceSettings>,
     /// Text of the configuration file.

@@ -3,7 +3,7 @@
 use super::source::{File, Tree, Violation, identifier};
 
 /// What each layer may use besides itself and `base`.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 16] = [
     ("base", &[]),
     ("model", &[]),
     ("ring", &["model"]),
@@ -11,12 +11,13 @@ const LAYERS: [(&str, &[&str]); 15] = [
     ("storage", &["model", "ring", "config"]),
     ("gossip", &["model", "ring", "config"]),
     ("net", &["model", "ring", "config"]),
+    ("schema", &["storage", "gossip", "net", "model", "ring", "config"]),
     ("replica", &["storage", "net", "model", "ring"]),
     ("coordinator", &["replica", "net", "ring", "gossip", "model"]),
     ("server", &[]),
-    ("service", &["coordinator", "model", "ring", "config"]),
+    ("service", &["coordinator", "schema", "model", "ring", "config"]),
     ("thrift", &["server", "service", "config", "model"]),
-    ("cql", &["server", "service", "config", "model"]),
+    ("cql", &["server", "service", "schema", "config", "model"]),
     ("repair", &["replica", "storage", "net", "model", "ring", "gossip", "config"]),
     (
         "node",
@@ -27,6 +28,7 @@ const LAYERS: [(&str, &[&str]); 15] = [
             "repair",
             "coordinator",
             "replica",
+            "schema",
             "storage",
             "net",
             "gossip",

@@ -50,8 +50,9 @@ macro_rules! ranks {
 }
 
 ranks! {
-    Membership: "membership", "the last note about the ring; the operation that was started last",
-        "writing notes to storage; starting an operation";
+    Membership: "membership",
+        "the last note about the ring; the operation that was started last; changes of the schema",
+        "writing notes to storage; starting an operation; a change";
     Gossip: "gossip", "the gossip state of this node; mode and outcome of an operation",
         "a round or message; updates of the coordinator's ring and of hints";
     Job: "job",

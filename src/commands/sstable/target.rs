@@ -2,7 +2,7 @@
 
 use super::verify::OTHER_FILE;
 use crate::base::fs::{DirEntry, FileSystem, Lock, OsFileSystem};
-use crate::commands::offline::load_settings;
+use crate::commands::offline::load_with_schema;
 use crate::config::settings::{ColumnFamilySettings, SYSTEM_KEYSPACE};
 use crate::config::{Properties, Settings};
 use crate::model::comparator::ComparatorRegistry;
@@ -69,7 +69,7 @@ impl ConfigArguments {
         let path = self.config.clone().or_else(|| properties.config_directory());
         let variable = std::env::var_os(STORAGE_CONFIG).filter(|value| !value.is_empty());
         let path = path.or_else(|| variable.map(PathBuf::from));
-        Ok(load_settings(path.as_deref())?)
+        Ok(load_with_schema(path.as_deref()).map_err(|failure| failure.text)?)
     }
 
     /// The column family of an SSTable of the original, by the folder and the name of its data
@@ -281,7 +281,7 @@ pub(super) fn family_of(
 ) -> Result<ColumnFamilySettings, ToolError> {
     check_keyspace(settings, keyspace)?;
     let is_it = |family: &ColumnFamilySettings| {
-        family.schema.keyspace == keyspace && family.schema.name == name
+        family.schema.keyspace == keyspace && family.schema.table_name() == name
     };
     all_families(settings)
         .find(is_it)

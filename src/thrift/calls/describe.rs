@@ -3,7 +3,7 @@
 use super::Calls;
 use crate::config::settings::{ColumnFamilySettings, Release};
 use crate::model::schema::ColumnFamilySchema;
-use crate::service::ServiceError;
+use crate::service::{ServiceError, has_text_keys};
 use crate::thrift::idl::{
     DescribeKeyspaceArgs, DescribeKeyspacesArgs, DescribeRingArgs, DescribeSplitsArgs,
     GetStringListPropertyArgs, GetStringPropertyArgs, TokenRange, VERSION,
@@ -63,8 +63,8 @@ pub(super) fn describe_keyspace(
     if !schema.has_keyspace(&args.keyspace) {
         return Err(ServiceError::NotFound);
     }
-    let families = schema.families_of(&args.keyspace).into_iter();
-    let described = families.map(|it| (it.name.clone(), Each(properties(calls, it))));
+    let families = schema.families_of(&args.keyspace).into_iter().filter(|it| has_text_keys(it));
+    let described = families.map(|it| (it.table_name().to_owned(), Each(properties(calls, it))));
     Ok(Each(described.collect::<Vec<_>>()))
 }
 

@@ -56,6 +56,7 @@ impl Node {
         let service = Service::new(ServiceOptions {
             cluster_name: "Test Cluster".to_owned(),
             schema,
+            register: Arc::clone(&node.register),
             keyspaces: Vec::new(),
             config_text: "<Storage/>".to_owned(),
             authenticator: self.authenticator,

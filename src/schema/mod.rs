@@ -1,0 +1,51 @@
+//! The schema that was made over CQL: keyspaces, tables and types besides those of
+//! `storage-conf.xml`, and their changes while the node runs.
+//!
+//! ```text
+//!   definitions   keyspaces, tables and types: one value, replaced as a whole
+//!   encoding      that value as text
+//!   file          the file that holds it
+//!   families      tables as column families, with their settings
+//!   register      changes the definitions of a node, and makes its database follow
+//! ```
+//!
+//! A table has a name for people and a stored name, which ends in the id of its rows. Files,
+//! records and messages have the stored name. DROP and TRUNCATE end its use forever, so that
+//! nothing old reaches a later table.
+
+mod definitions;
+mod encoding;
+mod families;
+mod file;
+mod register;
+#[cfg(test)]
+mod tests;
+
+pub use definitions::{
+    Definitions, DroppedColumn, KeyspaceDefinition, PropertyValue, Replication, TableDefinition,
+};
+pub use families::{SchemaConflict, kind};
+pub use file::{SavedSchema, SchemaFileError};
+pub use register::{ChangeError, RegisterOptions, SchemaHost, SchemaRegister};
+
+use crate::base::fs::FileSystem;
+use crate::config::Settings;
+
+/// Reason why a schema that was made over CQL cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum SchemaError {
+    /// It cannot be read.
+    #[error(transparent)]
+    File(#[from] SchemaFileError),
+    /// It does not go together with the configuration.
+    #[error(transparent)]
+    Conflict(#[from] SchemaConflict),
+}
+
+/// Reads what was made over CQL, and adds it to the settings: their keyspaces are then all that the
+/// node has. To be called before the database is opened, by servers and tools alike.
+pub fn read(settings: &mut Settings, fs: &dyn FileSystem) -> Result<SavedSchema, SchemaError> {
+    let saved = file::load(fs, &settings.directories.data)?;
+    families::complete(settings, &saved.definitions)?;
+    Ok(saved)
+}
