@@ -4,7 +4,7 @@
 use crate::base::clock::Clock;
 use crate::config::Settings;
 use crate::config::settings::ListenerSettings;
-use crate::cql::{Cql, Events, Executor, follow_ring};
+use crate::cql::{Cql, Events, Executor, follow_ring, follow_schema};
 use crate::node::{ClientPort, Node, NodeError, NodeOptions};
 use crate::server::Server;
 use crate::service::Service;
@@ -58,6 +58,7 @@ fn add_cql(
     // Nodes are taken to have the same port.
     let port = listener.local_addr().map_or(0, |address| address.port());
     tokio::spawn(follow_ring(Arc::downgrade(service), Arc::clone(&events), port));
+    tokio::spawn(follow_schema(Arc::downgrade(service), Arc::clone(&events)));
     let address = listener.local_addr().map_or(IpAddr::from([0; 4]), |address| address.ip());
     let executor = Executor::new(Arc::clone(service), address, fastrand::u64(..));
     server.add(listener, Arc::new(Cql::new(executor, events, Arc::clone(clock))));

@@ -2,6 +2,7 @@
 
 use super::wire::{Level, Malformed, put_int, put_short, put_short_bytes, put_string};
 use crate::model::comparator::hex;
+use crate::schema::ChangeError;
 use crate::service::ServiceError;
 use std::fmt;
 
@@ -305,6 +306,17 @@ impl From<ServiceError> for CqlError {
             ServiceError::Unauthenticated(why) => Self::new(ErrorKind::BadCredentials, why),
             ServiceError::Unauthorized(why) => Self::unauthorized(why),
             ServiceError::Internal(why) => Self::server(why),
+        }
+    }
+}
+
+impl From<ChangeError<CqlError>> for CqlError {
+    fn from(error: ChangeError<CqlError>) -> Self {
+        match error {
+            ChangeError::Change(error) => error,
+            ChangeError::Refused(why) => Self::invalid(why),
+            ChangeError::Conflict(why) => Self::config(why.to_string()),
+            error => Self::server(error.to_string()),
         }
     }
 }

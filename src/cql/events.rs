@@ -3,8 +3,9 @@
 use super::frame::{self, opcode};
 use super::wire::{Few, Malformed, put_inet, put_string};
 use crate::base::lock::{Mutex, rank};
+use crate::schema::{Definitions, KeyspaceDefinition, TableDefinition};
 use crate::service::Service;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
@@ -148,6 +149,79 @@ pub async fn follow_ring(service: Weak<Service>, events: Arc<Events>, port: u16)
             events.tell(&event(SocketAddr::new(node, port)));
         }
         known = found;
+    }
+}
+
+/// Tells of changes of the schema, as long as the service is there.
+pub async fn follow_schema(service: Weak<Service>, events: Arc<Events>) {
+    let changes = service.upgrade().map(|service| service.register().changes());
+    drop(service);
+    let Some(mut changes) = changes else { return };
+    let mut known = Arc::clone(&changes.borrow_and_update());
+    while changes.changed().await.is_ok() {
+        let found = Arc::clone(&changes.borrow_and_update());
+        for change in schema_differences(&known, &found) {
+            events.tell(&Event::Schema(change));
+        }
+        known = found;
+    }
+}
+
+/// The changes that lead from the known definitions to those that are found. What is in a keyspace
+/// goes before it, and comes after it.
+fn schema_differences(known: &Definitions, found: &Definitions) -> Vec<SchemaChange> {
+    let none = KeyspaceDefinition::default();
+    let names: BTreeSet<&String> = known.keyspaces.keys().chain(found.keyspaces.keys()).collect();
+    let mut changes = Vec::new();
+    for keyspace in names {
+        let [before, after] = [known, found].map(|it| it.keyspaces.get(keyspace).unwrap_or(&none));
+        let told = |change, target| SchemaChange { change, keyspace: keyspace.clone(), target };
+        let own = |it: &KeyspaceDefinition| Some((it.replication.clone()?, it.durable_writes));
+        let of_keyspace = change_of(own(before).as_ref(), own(after).as_ref(), PartialEq::eq);
+        let of_keyspace = of_keyspace.map(|change| told(change, None));
+        let types = named_changes(&before.types, &after.types, Arc::eq);
+        let types =
+            types.into_iter().map(|(change, name)| told(change, Some(SchemaTarget::Type(name))));
+        let tables = named_changes(&before.tables, &after.tables, is_same_table);
+        let tables =
+            tables.into_iter().map(|(change, name)| told(change, Some(SchemaTarget::Table(name))));
+        let mut all: Vec<SchemaChange> =
+            of_keyspace.into_iter().chain(types).chain(tables).collect();
+        if all.first().is_some_and(|it| it.target.is_none() && it.change == Change::Dropped) {
+            all.reverse();
+        }
+        changes.extend(all);
+    }
+    changes
+}
+
+/// Whether clients know two definitions as the same. They do not hear of TRUNCATE.
+fn is_same_table(before: &Arc<TableDefinition>, after: &Arc<TableDefinition>) -> bool {
+    **before == TableDefinition { rows: before.rows, ..TableDefinition::clone(after) }
+}
+
+fn named_changes<T>(
+    before: &BTreeMap<String, T>,
+    after: &BTreeMap<String, T>,
+    is_same: fn(&T, &T) -> bool,
+) -> Vec<(Change, String)> {
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let change = |name: &String| {
+        Some((change_of(before.get(name), after.get(name), is_same)?, name.clone()))
+    };
+    names.into_iter().filter_map(change).collect()
+}
+
+fn change_of<T>(
+    before: Option<&T>,
+    after: Option<&T>,
+    is_same: fn(&T, &T) -> bool,
+) -> Option<Change> {
+    match (before, after) {
+        (None, Some(_)) => Some(Change::Created),
+        (Some(_), None) => Some(Change::Dropped),
+        (Some(before), Some(after)) if !is_same(before, after) => Some(Change::Updated),
+        _ => None,
     }
 }
 

@@ -11,17 +11,22 @@ use super::ast::{Modification, QualifiedName, SchemaStatement};
 use super::batch::{self, Item};
 use super::conditional;
 use super::error::{CqlError, WriteType};
+use super::events::SchemaChange;
 use super::functions::{Chance, Moment};
 use super::modify::Stamp;
 use super::prepared::{Plan, Prepared, PreparedStatements};
 use super::protocol::Execute;
 use super::reply::Reply;
 use super::request::{Batch, BatchKind, BatchStatement, Parameters, Work};
+use super::schema::{self, Ground};
 use super::select::{Execution, SelectPlan};
 use super::session::Session;
 use super::system::System;
+use super::tables::TableRef;
 use super::terms::Values;
 use super::wire::{Few, Level, Value};
+use crate::model::schema::ColumnFamilySchema;
+use crate::schema::{ChangeError, Definitions};
 use crate::service::{ConsistencyLevel, Grants, Service};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -184,8 +189,18 @@ impl Executor {
                 reply.keyspace(keyspace);
                 Ok(())
             }
-            Plan::Truncate(table) => Err(self.refuse_change(table, session)),
-            Plan::Schema(statement) => Err(self.refuse_schema(statement, session)),
+            Plan::Truncate(table) => {
+                self.truncate(table, session).await?;
+                reply.void();
+                Ok(())
+            }
+            Plan::Schema(statement) => {
+                match self.change_schema(statement, session).await? {
+                    Some(change) => reply.schema_change(&change),
+                    None => reply.void(),
+                }
+                Ok(())
+            }
         }
     }
 
@@ -290,37 +305,61 @@ impl Executor {
         written.map_err(|error| CqlError::of_write(error, level, kind))
     }
 
-    /// The refusal to empty a table.
-    fn refuse_change(&self, name: &QualifiedName, session: &Session) -> CqlError {
-        let keyspace = session.keyspace();
-        let found =
-            super::tables::TableRef::find(name, keyspace.as_deref(), (&self.service, &self.system));
-        match found {
-            Ok(table) => configured(&format!("table {}.{}", table.keyspace, table.name)),
-            Err(error) => error,
+    /// Changes the schema; `None` if there is nothing to do.
+    async fn change_schema(
+        &self,
+        statement: &Arc<SchemaStatement>,
+        session: &Session,
+    ) -> Result<Option<SchemaChange>, CqlError> {
+        let in_use = session.keyspace();
+        let told = schema::told(statement, in_use.as_deref());
+        session.check_access(&told.keyspace)?;
+        let (statement, ground) = (Arc::clone(statement), self.ground(in_use.as_deref()));
+        let is_changed = self.change(move |now| schema::apply(&statement, &ground, now)).await?;
+        Ok(is_changed.then_some(told))
+    }
+
+    /// Drops all rows of a table.
+    async fn truncate(&self, name: &QualifiedName, session: &Session) -> Result<(), CqlError> {
+        let in_use = session.keyspace();
+        let parts = (&*self.service, &self.system);
+        let table = TableRef::find(name, in_use.as_deref(), parts)?;
+        table.check_writable()?;
+        session.check_access(&table.keyspace)?;
+        let Some((id, family)) = table.stored() else { return Ok(()) };
+        if ColumnFamilySchema::is_of_cql(&family.name) {
+            let (name, ground) = (name.clone(), self.ground(in_use.as_deref()));
+            self.change(move |now| schema::truncate(&name, &ground, now)).await.map(drop)
+        } else {
+            let register = Arc::clone(self.service.register());
+            wait(move || register.empty::<CqlError>(id)).await
         }
     }
 
-    /// The refusal to change the schema, which is that of the configuration.
-    fn refuse_schema(&self, statement: &SchemaStatement, session: &Session) -> CqlError {
-        match statement {
-            SchemaStatement::AlterTable(name, _)
-            | SchemaStatement::DropTable { table: name, .. } => self.refuse_change(name, session),
-            SchemaStatement::AlterKeyspace { name, .. }
-            | SchemaStatement::DropKeyspace { name, .. }
-                if self.service.schema().has_keyspace(name) =>
-            {
-                configured(&format!("keyspace {name}"))
-            }
-            _ => CqlError::invalid(
-                "The schema is that of storage-conf.xml: add the keyspace or column family there",
-            ),
-        }
+    fn ground(&self, in_use: Option<&str>) -> Ground {
+        let micros = self.service.now_micros();
+        let ids = [(); 2].map(|()| self.chance.time_uuid(micros));
+        Ground::new(&self.service, in_use, (micros, ids))
+    }
+
+    /// Makes a change in its turn. Returns whether there was something to do.
+    async fn change(
+        &self,
+        change: impl Fn(&Definitions) -> schema::Changed + Send + 'static,
+    ) -> Result<bool, CqlError> {
+        let register = Arc::clone(self.service.register());
+        wait(move || register.change(change)).await
     }
 }
 
-fn configured(what: &str) -> CqlError {
-    CqlError::invalid(format!("The {what} is defined in storage-conf.xml: change it there"))
+/// Does work that waits for the disk, to its end even if the client leaves.
+async fn wait<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ChangeError<CqlError>> + Send + 'static,
+) -> Result<T, CqlError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => Ok(done?),
+        Err(error) => Err(CqlError::server(error.to_string())),
+    }
 }
 
 fn write_type(kind: BatchKind) -> WriteType {

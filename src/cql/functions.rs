@@ -52,7 +52,7 @@ impl Chance {
     }
 
     /// A UUID of version 1 for this time.
-    fn time_uuid(&self, micros: i64) -> Uuid {
+    pub(super) fn time_uuid(&self, micros: i64) -> Uuid {
         self.uuid_at(micros * TICKS)
     }
 

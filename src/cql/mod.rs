@@ -15,6 +15,7 @@
 //!     tables, system, definition    where names lead
 //!     terms, functions, types, collections    values that a statement gives
 //!     restrictions, relations, windows        WHERE: partitions, slices of them, rows to filter
+//!     schema                                  changes of the schema
 //!     select, output, selection, rows, paging  reads
 //!     modify, cells, batch                    writes
 //! ```
@@ -42,6 +43,7 @@ mod reply;
 mod request;
 mod restrictions;
 mod rows;
+mod schema;
 mod select;
 mod selection;
 mod session;
@@ -55,7 +57,7 @@ mod windows;
 mod wire;
 
 pub use error::{Answers, CqlError, ErrorKind, WriteType};
-pub use events::{Change, Event, Events, SchemaChange, SchemaTarget, follow_ring};
+pub use events::{Change, Event, Events, SchemaChange, SchemaTarget, follow_ring, follow_schema};
 pub use execute::Executor;
 pub use protocol::{Cql, Execute};
 pub use reply::{Columns, Reply, Rows};

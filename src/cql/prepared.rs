@@ -12,7 +12,6 @@ use super::session::Session;
 use super::system::System;
 use super::tables::TableRef;
 use super::terms::{Expression, Markers, Receiver, Typing};
-use super::types::NoTypes;
 use super::wire::{Few, Value};
 use crate::model::types::CqlType;
 use crate::service::Service;
@@ -41,7 +40,7 @@ pub(super) enum Plan {
     Batch { statements: Vec<ModificationPlan>, timestamp: Option<Expression>, kind: BatchKind },
     Use(String),
     Truncate(QualifiedName),
-    Schema(Box<SchemaStatement>),
+    Schema(Arc<SchemaStatement>),
 }
 
 impl Plan {
@@ -129,7 +128,8 @@ impl Prepared {
     ) -> Result<Self, CqlError> {
         let parsed = parse(text).map_err(|error| CqlError::syntax(error.to_string()))?;
         let mut markers = Markers::default();
-        let typing = &mut Typing { types: &NoTypes, markers: &mut markers };
+        let definitions = parts.0.register().definitions();
+        let typing = &mut Typing { types: &*definitions, markers: &mut markers };
         let find = |name: &QualifiedName| TableRef::find(name, keyspace, parts);
         let plan = match parsed.statement {
             Statement::Select(select) => {
@@ -141,7 +141,7 @@ impl Prepared {
             Statement::Batch(batch) => Plan::batch(&batch, find, typing)?,
             Statement::Use(keyspace) => Plan::Use(keyspace),
             Statement::Truncate(table) => Plan::Truncate(table),
-            Statement::Schema(statement) => Plan::Schema(Box::new(statement)),
+            Statement::Schema(statement) => Plan::Schema(Arc::new(statement)),
             Statement::Unsupported(what) => return Err(CqlError::unsupported(what)),
         };
         let key = match &plan {

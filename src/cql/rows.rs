@@ -4,7 +4,7 @@ use crate::model::cell::Cell;
 use crate::model::comparator::composite;
 use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
-use crate::model::table::{ColumnKind, Form, Table};
+use crate::model::table::{Column, ColumnKind, Form, Table};
 use crate::model::types::{CqlType, Native, collection, tuple};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -201,6 +201,20 @@ impl<'r> Partition<'r> {
             row.slots[columns.end - 1] = Slot::Rest(rest);
         }
     }
+}
+
+/// Whether a cell is of a column that exists, or marks a row. Others are of columns that were
+/// dropped, as are those that are older than the drop of an earlier column of the name.
+pub(super) fn is_of_column(table: &Table, cell: &Cell) -> bool {
+    let name = cell.name();
+    let element = name.iter().position(|byte| *byte == ELEMENT).unwrap_or(name.len());
+    let is_named = |column: &&Column| {
+        let head = if column.of_type.is_multicell() { &name[..element] } else { name };
+        *column.cell_name == *head
+            && !matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering { .. })
+    };
+    let column = table.columns.iter().find(is_named);
+    name == MARKER || column.is_some_and(|column| cell.timestamp() > column.hidden_up_to)
 }
 
 /// The values of the clustering columns of a cell.

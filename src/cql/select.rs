@@ -14,7 +14,7 @@ use super::paging::{PagingState, Place};
 use super::relations::{Check, Named};
 use super::reply::Rows;
 use super::restrictions::{Keys, Purpose, Restrictions};
-use super::rows::{Partition, Row};
+use super::rows::{Partition, Row, is_of_column};
 use super::selection::{Context, Selection};
 use super::tables::TableRef;
 use super::terms::{Expression, Typing, Values};
@@ -486,6 +486,7 @@ impl<'r> Reader<'r> {
                 if !own_statics.is_empty() {
                     statics = own_statics;
                 }
+                drop_hidden(table, &mut found.cells);
                 let family = self.family();
                 if is_reversed && table.form == Form::Dense && table.in_super_name > 0 {
                     reverse_columns(family, &mut found.cells);
@@ -539,7 +540,8 @@ impl<'r> Reader<'r> {
             return Ok(Vec::new());
         }
         let slice = Slice::names(self.family(), None, [composite::STATIC]);
-        Ok(self.read(key, &slice).await?.cells.into_vec())
+        let mut cells = self.read(key, &slice).await?.cells;
+        Ok(take_statics(table, &mut cells))
     }
 
     async fn read(&self, key: &RowKey, slice: &Slice) -> Result<RowSlice, CqlError> {
@@ -587,8 +589,10 @@ impl<'r> Reader<'r> {
                 }
                 passed = None;
                 let is_cut = !window.is_bounded() && found.count >= slice.limit();
+                let end = found.cells.last().map(Place::of);
                 let own_statics = take_statics(table, &mut found.cells);
-                if found.cells.is_empty() && own_statics.is_empty() {
+                drop_hidden(table, &mut found.cells);
+                if found.cells.is_empty() && own_statics.is_empty() && !is_cut {
                     continue;
                 }
                 output.begin_partition();
@@ -597,14 +601,15 @@ impl<'r> Reader<'r> {
                 } else {
                     own_statics
                 };
-                if !self.add_scanned(&key, &statics, &found.cells, output)? {
+                // Cells of dropped columns may be all that the first rows have.
+                let after = end.filter(|_| !found.cells.is_empty());
+                let is_unknown = is_cut && after.is_none();
+                if !is_unknown && !self.add_scanned(&key, &statics, &found.cells, output)? {
                     return Ok(());
                 }
-                if is_cut && output.left_in_partition > 0 {
-                    let after = found.cells.last().map(Place::of);
-                    if !self.read_partition(&key, after, Some(statics), output).await? {
-                        return Ok(());
-                    }
+                let goes_on = is_cut && output.left_in_partition > 0;
+                if goes_on && !self.read_partition(&key, after, Some(statics), output).await? {
+                    return Ok(());
                 }
             }
             tokio::task::yield_now().await;
@@ -622,7 +627,7 @@ impl<'r> Reader<'r> {
         let (table, family) = (&*self.plan.table.table, self.family());
         let partition = Partition { table, family, key, statics, cells };
         let groups = partition.groups();
-        if groups.is_empty() && !self.plan.restrictions.restricts_rows() {
+        if groups.is_empty() && !statics.is_empty() && !self.plan.restrictions.restricts_rows() {
             output.add(&partition.static_row(), Some((key, Place::default())))?;
         }
         for group in groups {
@@ -665,7 +670,16 @@ fn take_statics(table: &Table, cells: &mut AnswerCells) -> Vec<Cell> {
     // They come last in a reversed answer.
     let first = cells.iter().position(is_static).unwrap_or(cells.len());
     let count = count_statics(table, &cells[first..]);
-    cells.drain(first..first + count).collect()
+    let mut statics: AnswerCells = cells.drain(first..first + count).collect();
+    drop_hidden(table, &mut statics);
+    statics.into_vec()
+}
+
+/// Leaves out cells of columns that were dropped.
+fn drop_hidden(table: &Table, cells: &mut AnswerCells) {
+    if table.has_dropped {
+        cells.retain(|cell| is_of_column(table, cell));
+    }
 }
 
 /// The number of the first cells that are of static columns.

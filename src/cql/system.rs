@@ -6,11 +6,14 @@ use super::definition;
 use super::functions::Moment;
 use super::parse::parse;
 use super::rows::{Row, Slot};
+use super::schema;
 use super::types::NoTypes;
+use crate::config::classes::SnitchName;
 use crate::config::settings::{KeyspaceSettings, SYSTEM_KEYSPACE};
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::table::{ColumnKind, Form, Table};
-use crate::model::types::collection;
+use crate::model::types::{UserType, collection};
+use crate::schema::{Definitions, DroppedColumn, TableDefinition};
 use crate::service::{NodeView, Service};
 use md5::{Digest, Md5};
 use std::borrow::Cow;
@@ -134,6 +137,10 @@ impl System {
             (SYSTEM_SCHEMA, "columns") => {
                 self.all_tables(service).iter().flat_map(Listed::columns).collect()
             }
+            (SYSTEM_SCHEMA, "dropped_columns") => {
+                self.all_tables(service).iter().flat_map(Listed::dropped_columns).collect()
+            }
+            (SYSTEM_SCHEMA, "types") => types(&service.register().definitions()),
             _ => Vec::new(),
         };
         let row = |values: Values| {
@@ -187,19 +194,22 @@ impl System {
     }
 
     fn all_tables<'s>(&'s self, service: &'s Service) -> Vec<Listed<'s>> {
+        let definitions = service.register().definitions();
         let own = self.tables.iter().map(|((keyspace, name), table)| Listed {
             keyspace,
             name,
             table,
             family: None,
+            definition: None,
         });
         let stored =
             service.schema().families().filter(|(_, family)| family.keyspace != SYSTEM_KEYSPACE);
         let stored = stored.map(|(_, family)| Listed {
             keyspace: &family.keyspace,
-            name: &family.name,
+            name: family.table_name(),
             table: &family.table,
             family: Some(family),
+            definition: definitions.table(&family.keyspace, family.table_name()).cloned(),
         });
         own.chain(stored).collect()
     }
@@ -212,18 +222,17 @@ struct Listed<'s> {
     table: &'s Table,
     /// `None` for a system table.
     family: Option<&'s ColumnFamilySchema>,
+    /// `None` unless it was made over CQL.
+    definition: Option<Arc<TableDefinition>>,
 }
 
 impl Listed<'_> {
     fn row(&self, service: &Service) -> Values {
-        let Self { keyspace, name, table, family } = self;
+        let Self { keyspace, name, table, family, definition } = self;
+        if let Some(definition) = definition {
+            return made_row((self.keyspace, self.name), definition);
+        }
         let settings = family.and_then(|family| service.settings(family));
-        let is_composite = table.is_composite.0 || table.is_composite.1;
-        let flags: &[&str] = match table.form {
-            Form::Sparse { .. } => &["compound"],
-            Form::Dense if is_composite || table.in_super_name > 0 => &["compound", "dense"],
-            Form::Dense => &["dense"],
-        };
         let comment = family.and_then(|family| family.comment.as_deref()).unwrap_or_default();
         let gc_grace = family.map_or(0, |family| family.gc_grace.as_secs() as i32);
         let chance = family.map_or(0.0, |family| family.read_repair_chance);
@@ -255,7 +264,7 @@ impl Listed<'_> {
             ("dclocal_read_repair_chance", double(0.0)),
             ("default_time_to_live", int(table.default_ttl)),
             ("extensions", no_map()),
-            ("flags", collection::pack(flags)),
+            ("flags", flags(table)),
             ("gc_grace_seconds", int(gc_grace)),
             ("id", table_id(keyspace, name).as_bytes().to_vec()),
             ("max_index_interval", int(2048)),
@@ -264,6 +273,21 @@ impl Listed<'_> {
             ("read_repair_chance", double(chance)),
             ("speculative_retry", text("99PERCENTILE")),
         ]
+    }
+
+    fn dropped_columns(&self) -> Vec<Values> {
+        let dropped = self.definition.iter().flat_map(|definition| &definition.dropped);
+        let row = |(name, column): (&String, &DroppedColumn)| {
+            vec![
+                ("keyspace_name", text(self.keyspace)),
+                ("table_name", text(self.name)),
+                ("column_name", text(name)),
+                ("dropped_time", (column.micros / 1000).to_be_bytes().to_vec()),
+                ("kind", text(if column.is_static { "static" } else { "regular" })),
+                ("type", text(&column.of_type.to_string())),
+            ]
+        };
+        dropped.map(row).collect()
     }
 
     fn columns(&self) -> Vec<Values> {
@@ -294,18 +318,77 @@ impl Listed<'_> {
     }
 }
 
+/// The flags of a table, by which drivers know its form.
+fn flags(table: &Table) -> Vec<u8> {
+    let is_composite = table.is_composite.0 || table.is_composite.1;
+    let flags: &[&str] = match table.form {
+        Form::Sparse { has_markers: false, has_rest: false } => &[],
+        Form::Sparse { .. } => &["compound"],
+        Form::Dense if is_composite || table.in_super_name > 0 => &["compound", "dense"],
+        Form::Dense => &["dense"],
+    };
+    collection::pack(flags)
+}
+
+/// The row of a table that was made over CQL, in `system_schema.tables`.
+fn made_row((keyspace, name): (&str, &str), definition: &TableDefinition) -> Values {
+    let mut values = vec![
+        ("keyspace_name", text(keyspace)),
+        ("table_name", text(name)),
+        ("id", definition.id.as_bytes().to_vec()),
+        ("flags", flags(&definition.table)),
+        ("extensions", collection::pack_map::<&[u8], &[u8]>(&[])),
+    ];
+    for &(property, kind, default) in schema::DEFAULTS {
+        let value = definition.text(property).unwrap_or(default);
+        values.push((property, kind.encode(value)));
+    }
+    for (property, default) in schema::MAPS {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let mut map: BTreeMap<String, String> = default.iter().map(owned).collect();
+        if let Some(set) = definition.map(property) {
+            if property != "compaction" {
+                map.clear();
+            }
+            map.extend(set.clone());
+        }
+        values.push((property, text_map(map.into_iter().collect())));
+    }
+    values
+}
+
+fn types(definitions: &Definitions) -> Vec<Values> {
+    let all = definitions.keyspaces.values().flat_map(|keyspace| keyspace.types.values());
+    let row = |user: &Arc<UserType>| {
+        let names: Vec<&str> = user.fields.iter().map(|(name, _)| name.as_str()).collect();
+        let types: Vec<String> = user.fields.iter().map(|(_, it)| it.to_string()).collect();
+        vec![
+            ("keyspace_name", text(&user.keyspace)),
+            ("type_name", text(&user.name)),
+            ("field_names", collection::pack(&names)),
+            ("field_types", collection::pack(&types)),
+        ]
+    };
+    all.map(row).collect()
+}
+
 fn keyspaces(service: &Service) -> Vec<Values> {
-    let row = |name: &str, replication: Vec<(String, String)>| {
+    let row = |name: &str, is_durable: bool, replication: Vec<(String, String)>| {
         vec![
             ("keyspace_name", text(name)),
-            ("durable_writes", vec![1]),
+            ("durable_writes", vec![is_durable.into()]),
             ("replication", text_map(replication)),
         ]
     };
     let local = || vec![class("LocalStrategy")];
-    let own = [SYSTEM_KEYSPACE, SYSTEM_SCHEMA].map(|name| row(name, local()));
-    let configured = service.keyspaces().iter().map(|it| row(&it.name, replication(it)));
-    own.into_iter().chain(configured).collect()
+    let own = [SYSTEM_KEYSPACE, SYSTEM_SCHEMA].map(|name| row(name, true, local()));
+    let configured = service.keyspaces().iter().map(|it| row(&it.name, true, replication(it)));
+    let definitions = service.register().definitions();
+    let made = definitions.keyspaces.iter().filter_map(|(name, definition)| {
+        let keyspace = definition.replication.as_ref()?.keyspace(name, SnitchName::EndPoint);
+        Some(row(name, definition.durable_writes, replication(&keyspace)))
+    });
+    own.into_iter().chain(configured).chain(made).collect()
 }
 
 fn peers(service: &Service) -> Vec<Values> {
@@ -354,9 +437,11 @@ fn class(name: &str) -> (String, String) {
 /// The version of the schema: the same on all nodes whose schemas are the same.
 fn schema_version(service: &Service) -> Uuid {
     let mut text = String::new();
-    for (_, family) in service.schema().families() {
+    let configured = service.schema().families().map(|(_, family)| family);
+    for family in configured.filter(|family| !ColumnFamilySchema::is_of_cql(&family.name)) {
         let _ = writeln!(text, "{family} {:?}", family.table);
     }
+    let _ = writeln!(text, "{}", service.register().definitions().digest());
     name_id(&text)
 }
 

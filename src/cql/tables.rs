@@ -49,7 +49,7 @@ impl TableRef {
             return Ok(found(Arc::clone(table), Source::System));
         }
         let schema = service.schema();
-        if let Some(id) = schema.family_id(keyspace, &name.name) {
+        if let Some(id) = schema.find(keyspace, &name.name) {
             let family = Arc::clone(schema.family(id));
             return Ok(found(Arc::clone(&family.table), Source::Stored(id, family)));
         }
@@ -76,8 +76,10 @@ impl TableRef {
     /// Whether this is still the table of its name.
     pub(super) fn is_current(&self, service: &Service) -> bool {
         match &self.source {
-            Source::Stored(id, _) => {
-                service.schema().family_id(&self.keyspace, &self.name) == Some(*id)
+            Source::Stored(id, family) => {
+                let schema = service.schema();
+                schema.family_id(&self.keyspace, &family.name) == Some(*id)
+                    && Arc::ptr_eq(schema.family(*id), family)
             }
             Source::System => true,
         }

@@ -3,6 +3,7 @@
 use super::ast::TypeName;
 use super::error::CqlError;
 use crate::model::types::{CqlType, Native, UserType};
+use crate::schema::Definitions;
 use std::sync::Arc;
 
 /// Finds user types.
@@ -56,6 +57,12 @@ impl dyn TypeNames + '_ {
         }
         let unknown = || CqlError::invalid(format!("Unknown type {of}.{name}"));
         self.user_type(of, name).map(CqlType::User).ok_or_else(unknown)
+    }
+}
+
+impl TypeNames for Definitions {
+    fn user_type(&self, keyspace: &str, name: &str) -> Option<Arc<UserType>> {
+        Self::user_type(self, keyspace, name).cloned()
     }
 }
 

@@ -18,6 +18,7 @@ use tempfile::TempDir;
 /// Opcodes and kinds of results of the native protocol.
 const QUERY: u8 = 0x07;
 const SET_KEYSPACE: i32 = 3;
+const SCHEMA_CHANGE: i32 = 5;
 const ROWS: i32 = 2;
 
 /// Flags of metadata.
@@ -256,6 +257,14 @@ impl<'a> Reader<'a> {
         match self.int() {
             ROWS => self.rows(),
             SET_KEYSPACE => (format!("in {}\n", self.string()), None),
+            SCHEMA_CHANGE => {
+                let (change, kind) = (self.string().to_lowercase(), self.string());
+                let mut names = vec![self.string()];
+                if kind != "KEYSPACE" {
+                    names.push(self.string());
+                }
+                (format!("{change} {} {}\n", kind.to_lowercase(), names.join(".")), None)
+            }
             _ => (String::new(), None),
         }
     }
