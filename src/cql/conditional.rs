@@ -362,7 +362,17 @@ impl<'c> Changes<'c> {
         self.targets.iter().filter_map(|it| it.rows.row(self.table()))
     }
 
-    /// The rows that the conditions are about, with the static columns.
+    /// Whether a condition is about static columns, or about the existence of what has them.
+    fn reads_statics(&self) -> bool {
+        let table = self.table();
+        self.items.iter().any(|Item { plan, .. }| match &plan.guard {
+            Some(guard @ Guard::Columns(_)) => guard.tests(table, ColumnKind::Static),
+            Some(_) => plan.changes_statics(),
+            None => false,
+        } || plan.reads() && plan.changes_statics())
+    }
+
+    /// The rows that the conditions are about, with the static columns if that is needed.
     fn slice(&self) -> Slice {
         let (table, family) = (self.table(), self.family.1);
         let outer = |(outer, _): CellPlace| outer;
@@ -383,7 +393,7 @@ impl<'c> Changes<'c> {
             let below: Vec<Vec<u8>> = self.places().map(inner).collect();
             return Slice::names(family, Some(&names[0]), below.iter().map(Vec::as_slice));
         }
-        if !table.statics().is_empty() {
+        if self.reads_statics() {
             names.push(STATIC.to_vec());
         }
         Slice::names(family, None, names.iter().map(Vec::as_slice))

@@ -306,6 +306,12 @@ impl ModificationPlan {
         self.timestamp.is_some()
     }
 
+    /// Whether it changes a static column.
+    pub(super) fn changes_statics(&self) -> bool {
+        let columns = &self.table.table.columns;
+        self.operations.iter().any(|it| columns[it.column].kind == ColumnKind::Static)
+    }
+
     /// Whether a list has to be read, since an element is named by its place or value.
     pub(super) fn reads(&self) -> bool {
         self.operations.iter().any(|operation| {
