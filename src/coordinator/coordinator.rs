@@ -101,6 +101,8 @@ pub struct Coordinator {
     pub(super) repairs_reads: bool,
     /// Comparisons of replicas that go on at a time; more are left out, since each reads a row.
     pub(super) compares: Arc<Semaphore>,
+    /// One value of a register is learned at a time.
+    pub(super) learning: Arc<Semaphore>,
     pub(super) tasks: TaskTracker,
     /// Ends background comparisons.
     pub(super) stopping: CancellationToken,
@@ -219,6 +221,7 @@ impl Coordinator {
             chance: Mutex::new(fastrand::Rng::with_seed(options.seed)),
             repairs_reads: reads.repairs,
             compares: Arc::new(Semaphore::new(MAX_COMPARES)),
+            learning: Arc::new(Semaphore::new(1)),
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
             stats: Mutex::default(),

@@ -37,7 +37,7 @@ pub use consistency::ConsistencyLevel;
 pub use coordinator::{
     Coordinator, CoordinatorError, CoordinatorOptions, CoordinatorStats, ReadOptions,
 };
-pub use registers::{CasOutcome, SerialConsistency};
+pub use registers::{CasOutcome, Missing, RegisterError, SerialConsistency};
 pub use scan::{Scan, ScanQuery};
 pub use view::Peers;
 pub use write_request::Hinting;

@@ -160,6 +160,11 @@ impl View {
         self.peers.refusals.contains(&endpoint)
     }
 
+    /// Whether the node is alive and sure of its place.
+    pub(super) fn takes_part(&self, endpoint: IpAddr) -> bool {
+        self.writable.contains(&endpoint)
+    }
+
     /// Whether the replicas of a keyspace are placed by data centre.
     pub(super) fn knows_data_centers(&self, keyspace: usize) -> bool {
         let strategy = &self.keyspaces[keyspace].placement.strategy;

@@ -65,5 +65,8 @@ pub const READS_STATE: &str = "X-ALEXANDRA-READS";
 /// as schema and replication. Only nodes of this program have one.
 pub const SCHEMA_STATE: &str = "X-ALEXANDRA-SCHEMA";
 
+/// The application state with the registers whose values a node keeps, as `name version,...`.
+pub const REGISTERS_STATE: &str = "X-ALEXANDRA-REGISTERS";
+
 /// The application state with the version of this program that a node runs.
 pub const VERSION_STATE: &str = "X-ALEXANDRA-VERSION";

@@ -12,6 +12,7 @@
 mod gossip;
 mod host;
 mod receiver;
+mod registers;
 mod settle;
 
 use gossip::{Gossip, is_told_of_removal, readiness_of, readiness_text};
@@ -390,7 +391,9 @@ impl Member {
         // After the view, so that no request is served by the old one.
         self.coordinator.trust_until(gossip.gossiper.trusted_until());
         self.deliver_hints(&gossip.gossiper);
+        let news = self.compare_registers(&mut gossip);
         self.write_notes(gossip);
+        self.learn(news);
         self.operations.tidy();
     }
 

@@ -21,6 +21,7 @@ pub use hints::{
     ORIGINAL_FAMILY as ORIGINAL_HINTS, SEGMENT_BYTES as HINT_SEGMENT_BYTES, TargetStats,
     convert as convert_original_hints, has_original_hints, targets_in as hint_targets,
 };
+pub use registers::Follower;
 pub use responder::{OwnReadiness, Readiness, Responder, ResponderOptions};
 pub use verbs::{
     Answer, PendingRead, RangeQuery, Replica, ReplicaError, ReplicaOptions, Row, RowQuery,

@@ -4,14 +4,19 @@
 //! a change that a quorum with it accepted, and that was not yet settled, may be decided against.
 //! Apache Cassandra is no better. Such a change had an unknown outcome for its client at most; what
 //! was settled is in the rows, and is safe as other writes are.
+//!
+//! Where participants keep the value of a register, this node may follow it: it does what each
+//! value says, in order. Values that a newer one has overtaken meanwhile are left out.
 
 use super::verbs::{Answer, Replica, ReplicaError};
 use crate::base::lock::{Mutex, rank};
 use crate::model::key::RowKey;
-use crate::model::register::{Ask, Vote};
+use crate::model::register::{Ask, Kept, Vote};
 use crate::storage::Database;
 use crate::storage::database::{Applied, WriteError};
 use crate::storage::system::registers::SavedRegister;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -19,16 +24,35 @@ use tokio::sync::oneshot;
 /// Locks among which registers are spread.
 const STRIPES: u64 = 64;
 
+/// Follows the value of a register.
+pub trait Follower: fmt::Debug + Send + Sync {
+    /// Does what the value says. It is kept already, whatever comes of that, and comes once more
+    /// after a restart. May wait for the disk: the vote of this node waits as long.
+    fn follow(&self, kept: &Kept);
+}
+
+#[derive(Debug)]
+struct Following {
+    follower: Arc<dyn Follower>,
+    /// The last version that was followed.
+    version: i64,
+}
+
 /// Order of the work on registers.
 #[derive(Debug)]
 pub(super) struct Registers {
     /// Each held while a state of its registers changes.
     stripes: [Mutex<rank::Register, ()>; STRIPES as usize],
+    /// By register. Held while a value is followed.
+    followers: Mutex<rank::Following, BTreeMap<RowKey, Following>>,
+    /// The versions that are kept of these registers.
+    versions: Mutex<rank::Last, BTreeMap<RowKey, i64>>,
 }
 
 impl Default for Registers {
     fn default() -> Self {
-        Self { stripes: std::array::from_fn(|_| Mutex::new(())) }
+        let stripes = std::array::from_fn(|_| Mutex::new(()));
+        Self { stripes, followers: Mutex::default(), versions: Mutex::default() }
     }
 }
 
@@ -46,15 +70,49 @@ impl Registers {
         name: &RowKey,
         ask: Ask,
     ) -> Result<(Vote, Applied), ReplicaError> {
-        let _one_at_a_time = self.stripe(name).lock();
+        let is_value = matches!(ask, Ask::Keep(_));
+        let one_at_a_time = self.stripe(name).lock();
         let mut saved = SavedRegister::read(storage, name)?;
         let (vote, is_new) = saved.state.take(ask);
         let applied = if is_new { saved.write(storage, name)? } else { Applied::Done };
+        drop(one_at_a_time);
+        if is_value {
+            self.follow(storage, name)?;
+        }
         Ok((vote, applied))
+    }
+
+    fn follow(&self, storage: &Database, name: &RowKey) -> Result<(), ReplicaError> {
+        let mut followers = self.followers.lock();
+        let Some(following) = followers.get_mut(name) else { return Ok(()) };
+        let saved = SavedRegister::read(storage, name)?;
+        let kept = saved.state.kept();
+        self.versions.lock().insert(name.clone(), kept.version);
+        if kept.version > following.version {
+            following.follower.follow(kept);
+            following.version = kept.version;
+        }
+        Ok(())
     }
 }
 
 impl Replica {
+    /// Follows a register from now on, beginning with the value that is kept, if there is one.
+    pub fn follow_register(
+        &self,
+        name: &RowKey,
+        follower: Arc<dyn Follower>,
+    ) -> Result<(), ReplicaError> {
+        let following = Following { follower, version: 0 };
+        self.registers.followers.lock().insert(name.clone(), following);
+        self.registers.follow(&self.storage, name)
+    }
+
+    /// The registers that this node follows, and the versions that it keeps.
+    pub fn register_versions(&self) -> BTreeMap<RowKey, i64> {
+        self.registers.versions.lock().clone()
+    }
+
     /// Takes part in a decision on a register. The answer comes when it will not be forgotten.
     pub async fn vote(&self, name: RowKey, ask: Ask) -> Answer<Vote> {
         let (sender, receiver) = oneshot::channel();
@@ -215,6 +273,39 @@ mod tests {
         vote(&replica, prepare(5)).await;
         vote(&replica, prepare(6)).await;
         assert_eq!(vote(&replica, prepare(4)).await, Vote::Refused(ballot(6)));
+    }
+
+    #[derive(Debug, Default)]
+    struct Recorder(std::sync::Mutex<Vec<i64>>);
+
+    impl Follower for Recorder {
+        fn follow(&self, kept: &Kept) {
+            assert_eq!(kept.value, kept.version.to_be_bytes());
+            self.0.lock().unwrap().push(kept.version);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_node_follows_newer_values_alone_and_begins_with_the_one_that_it_keeps() {
+        let (disk, clock) = (SimFileSystem::new(1), Arc::new(ManualClock::default()));
+        let replica = periodic(&disk, &clock);
+        let (first, name) = (Arc::new(Recorder::default()), RowKey::from("register"));
+        replica.follow_register(&name, Arc::clone(&first) as _).unwrap();
+        for version in [3, 5, 4, 5, 7] {
+            let value = i64::to_be_bytes(version).to_vec();
+            assert_eq!(vote(&replica, Ask::Keep(Kept { version, value })).await, Vote::Accepted);
+        }
+        assert_eq!(*first.0.lock().unwrap(), [3, 5, 7]);
+        clock.advance(1000 * HOUR);
+        let killed = disk.fork();
+        drop(replica);
+        let replica = periodic(&killed, &clock);
+        let again = Arc::new(Recorder::default());
+        replica.follow_register(&name, Arc::clone(&again) as _).unwrap();
+        assert_eq!(*again.0.lock().unwrap(), [7]);
+        assert_eq!(replica.register_versions(), [(name, 7)].into());
+        let told = Vote::Told(Some(Kept { version: 7, value: 7_i64.to_be_bytes().to_vec() }));
+        assert_eq!(vote(&replica, Ask::Tell(6)).await, told);
     }
 
     #[tokio::test]

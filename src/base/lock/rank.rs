@@ -50,6 +50,8 @@ macro_rules! ranks {
 }
 
 ranks! {
+    Following: "following", "values of registers that the node follows, in order",
+        "doing what a value says, such as a change of the schema";
     Membership: "membership",
         "the last note about the ring; the operation that was started last; changes of the schema",
         "writing notes to storage; starting an operation; a change";

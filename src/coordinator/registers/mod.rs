@@ -11,6 +11,7 @@
 //!
 //!   poll      one question to all participants
 //!   rows      conditional writes to rows, and reads that see all of them
+//!   values    registers whose value all members of the ring keep
 //! ```
 //!
 //! [`crate::model::register`] has the rules. An attempt that others overtake is followed by the
@@ -18,8 +19,10 @@
 
 mod poll;
 mod rows;
+mod values;
 
 pub use rows::{CasOutcome, SerialConsistency};
+pub use values::{Missing, RegisterError};
 
 use super::CoordinatorError;
 use super::consistency::Requirement;
@@ -27,10 +30,11 @@ use super::coordinator::Coordinator;
 use super::view::{Endpoints, View};
 use crate::base::context::RequestContext;
 use crate::model::key::RowKey;
-use crate::model::register::{Ask, Ballot, Decision, Next, Proposer};
+use crate::model::register::{Ask, Ballot, Decision, Next, Proposal, Proposer};
 use crate::net::Verb;
 use crate::net::bodies::RegisterCall;
-use poll::{Poll, PollExchange, Polled, call_header};
+use poll::{Poll, PollExchange, Polled, Told, call_header};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout_at};
@@ -50,6 +54,24 @@ pub(super) struct Electorate {
     requirement: Requirement,
 }
 
+impl Electorate {
+    /// Checks that all can take part.
+    fn new(
+        view: &Arc<View>,
+        live: Endpoints,
+        requirement: Requirement,
+        local: IpAddr,
+    ) -> Result<Self, CoordinatorError> {
+        let knows_registers = |it: &&IpAddr| **it == local || view.peers.registers.contains(*it);
+        match live.iter().find(|it| !knows_registers(it)) {
+            None => Ok(Self { view: Arc::clone(view), live, requirement }),
+            Some(other) => Err(CoordinatorError::Unsendable(format!(
+                "{other} has to take part, and runs a version without conditional writes"
+            ))),
+        }
+    }
+}
+
 /// Use of a register.
 pub(super) trait RegisterUse: Send {
     type Error: From<CoordinatorError> + Send;
@@ -58,20 +80,27 @@ pub(super) trait RegisterUse: Send {
     fn name(&self) -> &RowKey;
 
     /// The participants by this view of the ring. Fails if too few are alive.
-    fn electorate(&self, view: &Arc<View>) -> Result<Electorate, CoordinatorError>;
+    fn electorate(&mut self, view: &Arc<View>) -> Result<Electorate, CoordinatorError>;
 
     /// Reads the effects of all changes so far, and decides on the next. Its date may be this one,
     /// which is above those of all earlier changes.
-    fn next(&mut self, micros: i64) -> impl Future<Output = Result<Intent, Self::Error>> + Send;
+    fn next(
+        &mut self,
+        electorate: &Electorate,
+        micros: i64,
+    ) -> impl Future<Output = Result<Intent, Self::Error>> + Send;
 
     /// Applies a change, of this call or of another, until a quorum shows its effect. It may have
     /// been applied before.
     fn apply(
         &mut self,
         electorate: &Electorate,
-        value: &[u8],
+        proposal: &Proposal,
         is_own: bool,
     ) -> impl Future<Output = Result<(), CoordinatorError>> + Send;
+
+    /// Notes that these have not answered in time.
+    fn note_silent(&mut self, _members: Endpoints) {}
 }
 
 /// The wish of a call.
@@ -137,19 +166,19 @@ impl Coordinator {
         let electorate = register.electorate(&view)?;
         let number = self.chance.lock().u64(..);
         let ballot = proposer.begin(self.messenger.now_micros(), number);
-        let name = register.name().clone();
-        let promises = match self.poll(&name, &electorate, Ask::Prepare(ballot), context).await? {
-            Polled::Granted(promises) => promises,
-            Polled::Refused(newest) => {
+        let prepare = Ask::Prepare(ballot);
+        let told = match self.poll_for(register, &electorate, prepare, context).await? {
+            Ok(told) => told,
+            Err(newest) => {
                 proposer.see(newest);
                 return Ok(Attempt::Overtaken);
             }
         };
-        let proposal = match proposer.on_promises(promises) {
+        let proposal = match proposer.on_promises(told.promises) {
             Next::Finish(proposal) => proposal,
             Next::Done => return Ok(Attempt::Changed),
             Next::Unknown => return Err(CoordinatorError::TimedOut.into()),
-            Next::Propose => match register.next(ballot.micros).await? {
+            Next::Propose => match register.next(&electorate, ballot.micros).await? {
                 Intent::Propose(value) => proposer.propose(value),
                 Intent::After(micros) => {
                     proposer.see(Ballot { micros, number: 0 });
@@ -158,21 +187,40 @@ impl Coordinator {
             },
         };
         let ask = Ask::Propose(proposal.clone());
-        if let Polled::Refused(newest) = self.poll(&name, &electorate, ask, context).await? {
+        if let Err(newest) = self.poll_for(register, &electorate, ask, context).await? {
             proposer.see(newest);
             return Ok(Attempt::Overtaken);
         }
         let is_own = proposer.is_own(&proposal.decision);
         let is_change = !proposal.value.is_empty();
         if is_change {
-            register.apply(&electorate, &proposal.value, is_own).await?;
+            register.apply(&electorate, &proposal, is_own).await?;
         }
-        self.settle(name, &electorate, proposal.decision)?;
+        self.settle(register.name().clone(), &electorate, proposal.decision)?;
         Ok(match (is_change, is_own) {
             (false, _) => Attempt::Unchanged,
             (true, true) => Attempt::Changed,
             (true, false) => Attempt::Again,
         })
+    }
+
+    /// Asks the participants; fails if they do not answer in time. The inner error is the ballot
+    /// for which they refuse.
+    async fn poll_for<U: RegisterUse>(
+        self: &Arc<Self>,
+        register: &mut U,
+        electorate: &Electorate,
+        ask: Ask,
+        context: &mut RequestContext,
+    ) -> Result<Result<Told, Ballot>, CoordinatorError> {
+        match self.poll(&register.name().clone(), electorate, ask, context).await? {
+            Polled::Granted(told) => Ok(Ok(told)),
+            Polled::Refused(newest) => Ok(Err(newest)),
+            Polled::Silent(members) => {
+                register.note_silent(members);
+                Err(CoordinatorError::TimedOut)
+            }
+        }
     }
 
     async fn poll(

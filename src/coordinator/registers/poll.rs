@@ -7,7 +7,7 @@ use crate::coordinator::consistency::Requirement;
 use crate::coordinator::latencies::Latencies;
 use crate::coordinator::quorum::{Exchange, Outgoing, Question, Request};
 use crate::coordinator::view::{Endpoints, View};
-use crate::model::register::{Ballot, Decision, Proposal, Vote};
+use crate::model::register::{Ballot, Decision, Kept, Proposal, Vote};
 use crate::net::Verb;
 use crate::net::bodies::{RegisterCall, decode_vote};
 use crate::net::extensions::{CALL, REGISTER};
@@ -23,30 +23,42 @@ pub(super) struct Poll {
     asked: Endpoints,
     requirement: Requirement,
     granted: Endpoints,
-    /// Those that have promised, and what they told.
-    promises: Vec<Promise>,
+    /// What they have told.
+    told: Told,
     /// Participants that have refused or failed.
     lost: Endpoints,
     /// The newest ballot for which one has refused.
     newest: Option<Ballot>,
+    is_over: bool,
 }
 
 /// What is settled, and what was accepted since.
 pub(super) type Promise = (Decision, Option<Proposal>);
 
+/// What participants have told when they granted something.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) promises: Vec<Promise>,
+    /// The newest value that they keep, if it is newer than what was known.
+    pub(super) kept: Option<Kept>,
+}
+
 /// Outcome of a poll.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Polled {
     /// A quorum has granted it.
-    Granted(Vec<Promise>),
+    Granted(Told),
     /// No quorum can, since others have promised this ballot or an older one.
     Refused(Ballot),
+    /// These have not answered in time.
+    Silent(Endpoints),
 }
 
 impl Poll {
     pub(super) fn new(asked: Endpoints, requirement: Requirement) -> Self {
         let (granted, lost) = (Endpoints::new(), Endpoints::new());
-        Self { asked, requirement, granted, promises: Vec::new(), lost, newest: None }
+        let (told, newest) = (Told::default(), None);
+        Self { asked, requirement, granted, told, lost, newest, is_over: false }
     }
 
     fn can_be_granted(&self) -> bool {
@@ -73,7 +85,12 @@ impl Question for Poll {
             Vote::Accepted => self.granted.push(from),
             Vote::Promised { settled, accepted } => {
                 self.granted.push(from);
-                self.promises.push((settled, accepted));
+                self.told.promises.push((settled, accepted));
+            }
+            Vote::Told(kept) => {
+                self.granted.push(from);
+                let known = self.told.kept.take();
+                self.told.kept = known.into_iter().chain(kept).max_by_key(|it| it.version);
             }
         }
         Vec::new()
@@ -88,9 +105,19 @@ impl Question for Poll {
         (self.can_be_granted() || self.newest.is_some()).then(Vec::new)
     }
 
+    fn on_deadline(&mut self) -> Option<Vec<Request<()>>> {
+        self.is_over = true;
+        Some(Vec::new())
+    }
+
     fn take_answer(&mut self) -> Option<Polled> {
         if self.requirement.is_met_by(self.granted.iter().copied()) {
-            return Some(Polled::Granted(std::mem::take(&mut self.promises)));
+            return Some(Polled::Granted(std::mem::take(&mut self.told)));
+        }
+        if self.is_over {
+            let has_answered = |it: &IpAddr| self.granted.contains(it) || self.lost.contains(it);
+            let silent = self.asked.iter().copied().filter(|it| !has_answered(it));
+            return Some(Polled::Silent(silent.collect()));
         }
         self.newest.filter(|_| !self.can_be_granted()).map(Polled::Refused)
     }
@@ -152,6 +179,7 @@ impl Exchange for PollExchange {
     fn take_memory(&self, vote: &Vote, context: &RequestContext) -> Result<(), TooLarge> {
         match vote {
             Vote::Promised { accepted: Some(proposal), .. } => context.take(proposal.value.len()),
+            Vote::Told(Some(kept)) => context.take(kept.value.len()),
             _ => Ok(()),
         }
     }
@@ -188,7 +216,29 @@ mod tests {
         let settled = Decision { ballot: Ballot { micros: 1, number: 0 }, ..Decision::default() };
         poll.on_reply(all[2], Vote::Promised { settled, accepted: None });
         let promises = vec![(Decision::default(), None), (settled, None)];
-        assert_eq!(poll.take_answer(), Some(Polled::Granted(promises)));
+        assert_eq!(poll.take_answer(), Some(Polled::Granted(Told { promises, kept: None })));
+    }
+
+    #[test]
+    fn the_newest_of_the_values_counts_that_are_told() {
+        let (mut poll, all) = poll();
+        let kept = |version| Some(Kept { version, value: Vec::new() });
+        poll.on_reply(all[1], Vote::Told(kept(7)));
+        poll.on_reply(all[0], Vote::Told(None));
+        let told = |version| Told { kept: kept(version), ..Told::default() };
+        assert_eq!(poll.take_answer(), Some(Polled::Granted(told(7))));
+        poll.on_reply(all[0], Vote::Told(kept(6)));
+        poll.on_reply(all[1], Vote::Told(kept(8)));
+        assert_eq!(poll.take_answer(), Some(Polled::Granted(told(8))));
+    }
+
+    #[test]
+    fn who_has_not_answered_in_time_is_told() {
+        let (mut poll, all) = poll();
+        poll.on_reply(all[1], Vote::Accepted);
+        assert!(poll.on_deadline().is_some());
+        let silent = [all[0], all[2]].into_iter().collect();
+        assert_eq!(poll.take_answer(), Some(Polled::Silent(silent)));
     }
 
     #[test]

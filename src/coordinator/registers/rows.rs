@@ -13,10 +13,10 @@ use crate::coordinator::{ConsistencyLevel, CoordinatorError};
 use crate::model::cell::Cell;
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
+use crate::model::register::Proposal;
 use crate::model::slice::RowSlice;
 use crate::net::bodies;
 use crate::replica::{self, RowQuery};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -149,7 +149,7 @@ where
         &self.name
     }
 
-    fn electorate(&self, view: &Arc<View>) -> Result<Electorate, CoordinatorError> {
+    fn electorate(&mut self, view: &Arc<View>) -> Result<Electorate, CoordinatorError> {
         let coordinator = self.coordinator;
         let local = coordinator.local;
         let replicas = self.replicas(view, self.quorum);
@@ -165,17 +165,10 @@ where
         let requirement = replicas.requirement;
         let own = replicas.is_local.then_some(local);
         let live = replicas.live.into_iter().chain(own).filter(|it| requirement.counts(*it));
-        let electorate = Electorate { view: Arc::clone(view), live: live.collect(), requirement };
-        let knows_registers = |it: &&IpAddr| **it == local || view.peers.registers.contains(*it);
-        match electorate.live.iter().find(|it| !knows_registers(it)) {
-            None => Ok(electorate),
-            Some(other) => Err(CoordinatorError::Unsendable(format!(
-                "{other} is a replica and runs a version without conditional writes"
-            ))),
-        }
+        Electorate::new(view, live.collect(), requirement, local)
     }
 
-    async fn next(&mut self, micros: i64) -> Result<Intent, E> {
+    async fn next(&mut self, _electorate: &Electorate, micros: i64) -> Result<Intent, E> {
         let (coordinator, mut memory) = (self.coordinator, self.memory.scratch());
         let row = coordinator.read(self.row, self.quorum, &mut memory).await?;
         let Some(mutation) = (self.decide)(&row, micros)? else {
@@ -193,11 +186,12 @@ where
     async fn apply(
         &mut self,
         electorate: &Electorate,
-        value: &[u8],
+        proposal: &Proposal,
         is_own: bool,
     ) -> Result<(), CoordinatorError> {
         let coordinator = self.coordinator;
-        let mutation = bodies::decode_mutation(value, &coordinator.schema, &self.memory.scratch());
+        let memory = self.memory.scratch();
+        let mutation = bodies::decode_mutation(&proposal.value, &coordinator.schema, &memory);
         let mutation = mutation.map_err(|error| {
             let what = format!("a conditional write to the row cannot be done here: {error}");
             CoordinatorError::Unsendable(what)

@@ -18,10 +18,14 @@
 //! its own. So each sees the effects of all changes before, and a settled one can be forgotten but
 //! for its place in the order.
 //!
+//! The effect of a change may be anywhere, such as in a row. Or participants keep the value of the
+//! last change themselves, and tell it.
+//!
 //! ```text
 //! ballot      i64 microseconds, u64 number
 //! decision    ballot, ballot of the origin, ballot of the previous origin
 //! proposal    decision, u32 number of bytes, value
+//! kept        i64 version, u32 number of bytes, value
 //! ```
 
 mod participant;
@@ -68,6 +72,15 @@ pub struct Proposal {
     pub value: Vec<u8>,
 }
 
+/// The value of a register whose participants keep it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Kept {
+    /// Grows with each change: the microseconds of its origin. 0 before the first change.
+    pub version: i64,
+    /// The value of the change. Empty before the first.
+    pub value: Vec<u8>,
+}
+
 impl Ballot {
     /// Appends it.
     pub fn put(self, out: &mut Vec<u8>) {
@@ -101,14 +114,34 @@ impl Proposal {
     /// Appends it.
     pub fn put(&self, out: &mut Vec<u8>) {
         self.decision.put(out);
-        out.extend_from_slice(&(self.value.len() as u32).to_be_bytes());
-        out.extend_from_slice(&self.value);
+        put_value(&self.value, out);
     }
 
     /// Reads it.
     pub fn read(reader: &mut ByteReader<'_>) -> Result<Self, Malformed> {
-        let decision = Decision::read(reader)?;
-        let length = reader.u32()? as usize;
-        Ok(Self { decision, value: reader.take(length)?.to_vec() })
+        Ok(Self { decision: Decision::read(reader)?, value: read_value(reader)? })
     }
+}
+
+impl Kept {
+    /// Appends it.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.version.to_be_bytes());
+        put_value(&self.value, out);
+    }
+
+    /// Reads it.
+    pub fn read(reader: &mut ByteReader<'_>) -> Result<Self, Malformed> {
+        Ok(Self { version: reader.i64()?, value: read_value(reader)? })
+    }
+}
+
+fn put_value(value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(value.len() as u32).to_be_bytes());
+    out.extend_from_slice(value);
+}
+
+fn read_value(reader: &mut ByteReader<'_>) -> Result<Vec<u8>, Malformed> {
+    let length = reader.u32()? as usize;
+    Ok(reader.take(length)?.to_vec())
 }

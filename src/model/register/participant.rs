@@ -1,6 +1,6 @@
 //! The side of a register that promises and accepts.
 
-use super::{Ballot, Decision, Proposal};
+use super::{Ballot, Decision, Kept, Proposal};
 use crate::base::bytes::{ByteReader, Malformed};
 
 /// Message of a proposer to a participant.
@@ -12,6 +12,10 @@ pub enum Ask {
     Propose(Proposal),
     /// This was decided, and a quorum shows its effect. Has no answer.
     Settle(Decision),
+    /// This was decided: keep it, unless something newer is kept.
+    Keep(Kept),
+    /// Tell what is kept, if it is newer than this version.
+    Tell(i64),
 }
 
 /// Answer of a participant.
@@ -28,6 +32,8 @@ pub enum Vote {
     Accepted,
     /// It has promised this ballot to another, which is too new.
     Refused(Ballot),
+    /// It keeps this, if anything newer than the asker knows.
+    Told(Option<Kept>),
 }
 
 /// State of a register at one participant. It must be on disk before the answer leaves the node,
@@ -43,6 +49,8 @@ pub struct Register {
     settled: Decision,
     /// Newer than what is settled.
     accepted: Option<Proposal>,
+    /// Decided, perhaps not yet settled.
+    kept: Kept,
 }
 
 impl Register {
@@ -65,7 +73,32 @@ impl Register {
             }
             Ask::Prepare(_) | Ask::Propose(_) => (Vote::Refused(self.promised), false),
             Ask::Settle(decision) => (Vote::Accepted, self.settle(decision)),
+            Ask::Keep(kept) if kept.version <= self.kept.version => (Vote::Accepted, true),
+            Ask::Keep(kept) => {
+                self.kept = kept;
+                (Vote::Accepted, true)
+            }
+            Ask::Tell(version) => {
+                let is_news = self.kept.version > version;
+                (Vote::Told(is_news.then(|| self.kept.clone())), false)
+            }
         }
+    }
+
+    /// The value that it keeps.
+    pub fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    /// What it keeps, alone.
+    pub fn into_kept(self) -> Kept {
+        self.kept
+    }
+
+    /// The state, with what was saved apart from it.
+    #[must_use]
+    pub fn keeping(self, kept: Kept) -> Self {
+        Self { kept, ..self }
     }
 
     /// Of ballots of the same microseconds only one gets promises.
@@ -90,7 +123,7 @@ impl Register {
     }
 
     /// The bytes that [`Register::decode`] reads: the promise, what is settled, and what is
-    /// accepted if anything is.
+    /// accepted if anything is. What is kept is saved apart.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.promised.put(&mut out);
@@ -108,7 +141,7 @@ impl Register {
         let is_more = !reader.is_empty();
         let accepted = is_more.then(|| Proposal::read(&mut reader)).transpose()?;
         if reader.is_empty() {
-            return Ok(Self { promised, settled, accepted });
+            return Ok(Self { promised, settled, accepted, kept: Kept::default() });
         }
         Err(Malformed(reader.position()))
     }
@@ -171,6 +204,19 @@ mod tests {
         let mut other = Register::default();
         other.take(Ask::Settle(decision(5)));
         assert_eq!(other.take(Ask::Prepare(ballot(4, 1))), refused(5));
+    }
+
+    #[test]
+    fn the_newest_value_is_kept_and_told() {
+        let mut register = Register::default();
+        let kept = |version| Kept { version, value: vec![version as u8] };
+        assert_eq!(register.take(Ask::Tell(0)), (Vote::Told(None), false));
+        assert_eq!(register.take(Ask::Keep(kept(5))), (Vote::Accepted, true));
+        assert_eq!(register.take(Ask::Keep(kept(4))), (Vote::Accepted, true));
+        assert_eq!(register.take(Ask::Tell(4)), (Vote::Told(Some(kept(5))), false));
+        assert_eq!(register.take(Ask::Tell(5)), (Vote::Told(None), false));
+        let saved = Register::decode(&register.encode()).unwrap();
+        assert_eq!(saved.keeping(kept(5)), register);
     }
 
     #[test]

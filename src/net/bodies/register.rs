@@ -6,20 +6,23 @@
 //!            0, ballot      prepare
 //!            1, proposal    propose
 //!            2, decision    settle; has no answer
+//!            3, kept        keep
+//!            4, i64 version tell
 //! answer   one of
 //!            0, decision settled, and the proposal accepted if there is one: promised
 //!            1                                                               accepted
 //!            2, ballot                                                       refused
+//!            3, and what is kept if that is newer                            told
 //! ```
 //!
-//! [`register`](crate::model::register) has ballots, decisions and proposals.
+//! [`register`](crate::model::register) has ballots, decisions, proposals and what is kept.
 
 use super::error::{BodyError, EncodeError};
 use crate::base::bytes::{ByteReader, ByteWriter, Malformed};
 use crate::base::java::TooLong;
 use crate::model::key::RowKey;
 use crate::model::original_mutation::check_end;
-use crate::model::register::{Ask, Ballot, Decision, Proposal, Vote};
+use crate::model::register::{Ask, Ballot, Decision, Kept, Proposal, Vote};
 
 /// A message to a participant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +54,14 @@ impl RegisterCall {
                 out.push(2);
                 decision.put(&mut out);
             }
+            Ask::Keep(kept) => {
+                out.push(3);
+                kept.put(&mut out);
+            }
+            Ask::Tell(version) => {
+                out.push(4);
+                out.extend_from_slice(&version.to_be_bytes());
+            }
         }
         Ok(out)
     }
@@ -63,6 +74,8 @@ impl RegisterCall {
             0 => Ask::Prepare(Ballot::read(&mut reader)?),
             1 => Ask::Propose(Proposal::read(&mut reader)?),
             2 => Ask::Settle(Decision::read(&mut reader)?),
+            3 => Ask::Keep(Kept::read(&mut reader)?),
+            4 => Ask::Tell(reader.i64()?),
             _ => return Err(Malformed(reader.position()).into()),
         };
         check_end(&reader)?;
@@ -86,6 +99,12 @@ pub fn encode_vote(vote: &Vote) -> Vec<u8> {
             out.push(2);
             ballot.put(&mut out);
         }
+        Vote::Told(kept) => {
+            out.push(3);
+            if let Some(kept) = kept {
+                kept.put(&mut out);
+            }
+        }
     }
     out
 }
@@ -101,6 +120,8 @@ pub fn decode_vote(body: &[u8]) -> Result<Vote, BodyError> {
         }
         1 => Vote::Accepted,
         2 => Vote::Refused(Ballot::read(&mut reader)?),
+        3 if reader.is_empty() => Vote::Told(None),
+        3 => Vote::Told(Some(Kept::read(&mut reader)?)),
         _ => return Err(Malformed(reader.position()).into()),
     };
     check_end(&reader)?;
@@ -116,10 +137,23 @@ mod tests {
             [3, -2, i64::MAX].map(|it| Ballot { micros: it, number: 7 });
         let settled = Decision { ballot, origin, previous };
         let proposal = Proposal { decision: settled, value: b"value".to_vec() };
-        let asks = vec![Ask::Prepare(ballot), Ask::Propose(proposal.clone()), Ask::Settle(settled)];
+        let kept = Kept { version: 7, value: b"kept".to_vec() };
+        let asks = vec![
+            Ask::Prepare(ballot),
+            Ask::Propose(proposal.clone()),
+            Ask::Settle(settled),
+            Ask::Keep(kept.clone()),
+            Ask::Tell(7),
+        ];
         let promised = |accepted| Vote::Promised { settled, accepted };
-        let votes =
-            vec![promised(None), promised(Some(proposal)), Vote::Accepted, Vote::Refused(origin)];
+        let votes = vec![
+            promised(None),
+            promised(Some(proposal)),
+            Vote::Accepted,
+            Vote::Refused(origin),
+            Vote::Told(None),
+            Vote::Told(Some(kept)),
+        ];
         (asks, votes)
     }
 
@@ -141,8 +175,8 @@ mod tests {
             decode_vote(&body[..body.len() - 1]).unwrap_err();
             decode_vote(&[&body[..], b"x"].concat()).unwrap_err();
         }
-        decode_vote(&[3]).unwrap_err();
-        RegisterCall::decode(b"\0\x01n\x03").unwrap_err();
+        decode_vote(&[4]).unwrap_err();
+        RegisterCall::decode(b"\0\x01n\x05").unwrap_err();
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! row      name of the register
 //! State    as `Register::encode` has it, with a time to live; its timestamp is the time of the
 //!          last change, in milliseconds since 1970
+//! Value    what the node keeps of a register whose participants keep its value; its timestamp is
+//!          the version
 //! ```
 //!
 //! States expire, since nobody says which registers are used no more. Ballots are kept far longer
@@ -14,10 +16,10 @@
 
 use super::KEYSPACE;
 use crate::base::context::RequestContext;
-use crate::model::cell::{Cell, Expiry};
+use crate::model::cell::Expiry;
 use crate::model::key::RowKey;
 use crate::model::mutation::MutationBuilder;
-use crate::model::register::Register;
+use crate::model::register::{Kept, Register};
 use crate::model::schema::FamilyId;
 use crate::model::slice::Slice;
 use crate::storage::database::{Applied, Database, WriteError};
@@ -28,6 +30,7 @@ use std::path::Path;
 /// Its column family.
 pub const PAXOS: &str = "Paxos";
 const STATE: &[u8] = b"State";
+const VALUE: &[u8] = b"Value";
 
 /// Seconds for which ballots are kept.
 const BALLOTS_SECS: u32 = 24 * 3600;
@@ -42,6 +45,8 @@ pub struct SavedRegister {
     pub state: Register,
     /// The timestamp that the next state must be above.
     last: i64,
+    /// The version that it keeps.
+    version: i64,
 }
 
 impl SavedRegister {
@@ -50,20 +55,26 @@ impl SavedRegister {
         let (all, context) = (Slice::all(None), RequestContext::default());
         let family = storage.family(paxos(storage));
         let row = family.read_version(name, &all, &context, Access::Cached)?;
-        let mut saved = Self { state: Register::default(), last: i64::MIN };
-        let Some(cell) = row.cells.iter().find(|cell| cell.name() == STATE) else {
-            return Ok(saved);
-        };
+        let find = |name: &[u8]| row.cells.iter().find(|cell| cell.name() == name);
+        let kept = find(VALUE).map_or_else(Kept::default, |cell| Kept {
+            version: cell.timestamp(),
+            value: cell.value().to_vec(),
+        });
+        let version = kept.version;
+        let state = Register::default().keeping(kept);
+        let mut saved = Self { state, last: i64::MIN, version };
+        let Some(cell) = find(STATE) else { return Ok(saved) };
         saved.last = cell.timestamp();
         let now = storage.now_millis();
         let age = now.saturating_sub(saved.last) / 1000;
         if age >= BALLOTS_SECS.into() {
             return Ok(saved);
         }
-        saved.state = Register::decode(cell.value()).map_err(|_| {
+        let state = Register::decode(cell.value()).map_err(|_| {
             let damage = Corrupt::new(Path::new(PAXOS), 0, "this is no state of a register");
             Corrupt { row: Some(name.clone()), ..damage }
         })?;
+        saved.state = state.keeping(std::mem::take(&mut saved.state).into_kept());
         let oldest = now.saturating_sub(i64::from(ACCEPTED_SECS) * 1000).saturating_mul(1000);
         let is_old = age >= ACCEPTED_SECS.into();
         saved.state.forget_accepted(if is_old { i64::MAX } else { oldest });
@@ -76,9 +87,13 @@ impl SavedRegister {
         // Later states count, also if the clock was set back.
         let timestamp = now.max(self.last.saturating_add(1));
         let expiry = Expiry { ttl: BALLOTS_SECS, at: now / 1000 + i64::from(BALLOTS_SECS) };
-        let cell = Cell::expiring((b"", STATE), &self.state.encode(), timestamp, expiry);
         let mut row = MutationBuilder::new(storage.schema(), KEYSPACE, name.as_bytes());
-        row.family(paxos(storage)).cell(&cell);
+        let (columns, state) = (row.family(paxos(storage)), self.state.encode());
+        columns.insert_expiring((b"", STATE), &state, timestamp, expiry);
+        let kept = self.state.kept();
+        if kept.version > self.version {
+            columns.insert((b"", VALUE), &kept.value, kept.version);
+        }
         storage.apply(&row.finish(), true)
     }
 }
