@@ -4,7 +4,8 @@
 //! As each change appends a number to a list, the last list that was seen tells of all changes and
 //! their order, and any other that was seen must be a beginning of it.
 
-use crate::registers::{Answer, Call, Wish};
+use crate::registers::{Answer, Call, Wish, list_in};
+use alexandra::model::register::Kept;
 use std::collections::BTreeMap;
 
 /// A list of numbers, and the date of its last change.
@@ -57,6 +58,28 @@ pub(crate) fn judge(calls: &[&Call]) -> Result<(), String> {
     }
     check_order(calls, &places)?;
     check_unknown(calls, &places)
+}
+
+/// Judges what a node has followed, each with the number of the start, by the lists that clients
+/// have seen: with each start it goes forward on the same line.
+pub(crate) fn judge_followed(followed: &[(u64, Kept)], seen: &[&List]) -> Result<(), String> {
+    let whole = seen.iter().max_by_key(|list| list.numbers.len());
+    let mut former = (0, 0);
+    for (start, Kept { version, value }) in followed {
+        let list = list_in(value, *version).ok_or("it holds no list")?;
+        let place = (*start, list.numbers.len());
+        if place <= former {
+            return Err(format!("{list:?} came late"));
+        }
+        former = place;
+        if whole.is_none_or(|whole| !whole.numbers.starts_with(&list.numbers)) {
+            return Err(format!("{list:?} is not on the line"));
+        }
+        if seen.iter().any(|it| it.numbers == list.numbers && it.at != list.at) {
+            return Err(format!("{list:?} has another date for others"));
+        }
+    }
+    Ok(())
 }
 
 /// Whether each number was to be appended by a call that had begun when it was seen.

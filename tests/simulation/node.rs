@@ -7,6 +7,7 @@ use crate::defects::Defect;
 use crate::kit::disk::{SimFileSystem, Survival};
 use crate::local_family::{self, LocalFamily};
 use crate::network::{Network, SimTransport, with_large_id};
+use crate::registers::{Followed, Recorder, VALUE_NAME};
 use crate::tampering;
 use alexandra::base::budget::Budget;
 use alexandra::base::clock::Clock;
@@ -87,6 +88,8 @@ pub(crate) struct Node {
     pub(crate) is_paused: bool,
     starts: u64,
     local_family: LocalFamily,
+    /// The values of registers that it has followed.
+    pub(crate) followed: Followed,
     /// By earlier starts.
     behind: Behind,
 }
@@ -139,6 +142,7 @@ impl Node {
             is_paused: false,
             starts: 0,
             local_family: LocalFamily::default(),
+            followed: Followed::default(),
             behind: Behind::default(),
         }
     }
@@ -241,6 +245,9 @@ impl Node {
             seed: setup.seed ^ (self.number as u64) << 32 ^ self.starts << 48,
         });
         let member = member.expect("the saved ring can be read");
+        let recorder = Recorder { start: self.starts, followed: Arc::clone(&self.followed) };
+        let following = member.coordinator().follow_register(VALUE_NAME, Arc::new(recorder));
+        following.expect("the disk is sound");
         let is_settled = Arc::new(AtomicBool::new(false));
         let unjoined = Arc::<Mutex<Option<OperationError>>>::default();
         runtime.spawn(Arc::clone(&member).run(CancellationToken::new()));

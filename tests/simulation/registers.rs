@@ -1,31 +1,57 @@
-//! Clients that change rows under conditions: each row is a list of numbers, and a change appends
-//! one. `line` judges what they were told.
+//! Clients that change rows under conditions, and a value that all nodes keep: each is a list of
+//! numbers, and a change appends one. `line` judges what they were told.
 
 use crate::cluster::{Cluster, KEYSPACE, Setup, schema};
 use crate::line::{self, List};
 use alexandra::coordinator::{
-    CasOutcome, ConsistencyLevel, Coordinator, CoordinatorError, RowQuery, SerialConsistency,
+    CasOutcome, ConsistencyLevel, Coordinator, CoordinatorError, RegisterError, RowQuery,
+    SerialConsistency,
 };
 use alexandra::model::key::RowKey;
 use alexandra::model::mutation::{MutationBuilder, RowMutation};
+use alexandra::model::register::Kept;
 use alexandra::model::schema::FamilyId;
 use alexandra::model::slice::{RowSlice, Slice};
-use std::collections::BTreeMap;
+use alexandra::replica::Follower;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 
 /// Their column family.
 pub(crate) const FAMILY: FamilyId = FamilyId(3);
 pub(crate) const FAMILY_NAME: &str = "Registers";
 
-pub(crate) const REGISTERS: u8 = 2;
+pub(crate) const REGISTERS: u8 = 3;
+
+/// The register whose value all nodes keep. The others are rows.
+const VALUE: u8 = 2;
+pub(crate) const VALUE_NAME: &str = "value";
+/// Time in which all nodes hear of the last value.
+const SPREAD_MS: u64 = 20_000;
+
 const CLIENTS: usize = 3;
 const LONGEST_REST_MS: u64 = 900;
 
 /// The columns of a row: the list as text, and its last number.
 const LIST: &[u8] = b"list";
 const LAST: &[u8] = b"last";
+
+/// What a node has followed, in order, each with the number of the start.
+pub(crate) type Followed = Arc<Mutex<Vec<(u64, Kept)>>>;
+
+/// Takes down what a node follows.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    pub(crate) start: u64,
+    pub(crate) followed: Followed,
+}
+
+impl Follower for Recorder {
+    fn follow(&self, kept: &Kept) {
+        self.followed.lock().unwrap().push((self.start, kept.clone()));
+    }
+}
 
 /// What a client asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -212,10 +238,10 @@ impl RegisterClients {
             return;
         }
         let call = &mut self.calls[number];
-        let last = &mut self.last[usize::from(call.register)];
+        let tail = &mut self.last[usize::from(call.register)];
         match (&answer, call.wish.number()) {
-            (Answer::Seen(list), _) => *last = list.last(),
-            (Answer::Applied | Answer::TimedOut, Some(number)) => *last = number,
+            (Answer::Seen(list), _) => *tail = list.last(),
+            (Answer::Applied | Answer::TimedOut, Some(number)) => *tail = number,
             _ => {}
         }
         (call.ended, call.answer, call.ended_ms) = (Some(self.events), Some(answer), now_ms);
@@ -225,6 +251,13 @@ impl RegisterClients {
     /// Reads all registers through each node, when nothing goes wrong any more.
     pub(crate) fn read_everything(&mut self, cluster: &mut Cluster) -> Result<(), String> {
         let nodes = if cluster.setup.changes_ring() { 0 } else { cluster.nodes.len() };
+        let versions = |cluster: &Cluster| -> BTreeSet<_> {
+            let running = cluster.nodes.iter().filter_map(|node| node.running.as_ref());
+            running.map(|it| it.coordinator().register_versions()).collect()
+        };
+        if nodes > 0 && !cluster.wait(SPREAD_MS, |cluster| versions(cluster).len() == 1) {
+            return Err(format!("nodes keep different values: {:?}", versions(cluster)));
+        }
         for (node, register) in (0..nodes).flat_map(|node| (0..REGISTERS).map(move |it| (node, it)))
         {
             let (client, level) = ((CLIENTS, node), ConsistencyLevel::Quorum);
@@ -243,13 +276,26 @@ impl RegisterClients {
         Ok(())
     }
 
-    /// Judges all calls; an error tells of the register as well.
-    pub(crate) fn judge(&self) -> Result<(), String> {
+    /// Judges all calls, and what nodes have followed; an error tells of the register as well.
+    pub(crate) fn judge(&self, cluster: &Cluster) -> Result<(), String> {
+        let seen = self.calls.iter().filter(|call| call.register == VALUE);
+        let seen: Vec<&List> = seen
+            .filter_map(|call| match &call.answer {
+                Some(Answer::Seen(list)) => Some(list),
+                _ => None,
+            })
+            .collect();
+        for node in &cluster.nodes {
+            let followed = node.followed.lock().unwrap();
+            line::judge_followed(&followed, &seen).map_err(|what| {
+                format!("node {} has followed {followed:?}: {what}", node.number)
+            })?;
+        }
         for register in 0..REGISTERS {
             let calls = || self.calls.iter().filter(|call| call.register == register);
             line::judge(&calls().collect::<Vec<_>>()).map_err(|what| {
-                let lines: String = calls().map(|call| format!("{call}\n")).collect();
-                format!("{lines}register {register}: {what}")
+                let lines: Vec<String> = calls().map(ToString::to_string).collect();
+                format!("{}\nregister {register}: {what}", lines.join("\n"))
             })?;
         }
         Ok(())
@@ -275,6 +321,9 @@ async fn call(
     wish: Wish,
     level: ConsistencyLevel,
 ) -> Answer {
+    if register == VALUE {
+        return change_value(coordinator, wish).await;
+    }
     let (key, slice) = (RowKey::from(format!("register {register}").as_str()), Slice::all(None));
     let row = RowQuery { family: FAMILY, key: &key, slice: &slice };
     let mut context = coordinator.request();
@@ -287,7 +336,7 @@ async fn call(
                     return Err(CoordinatorError::Unsendable(format!("found {found:?}")));
                 };
                 let is_expected = match wish {
-                    Wish::AppendAfter(_, last) => list.last() == last,
+                    Wish::AppendAfter(_, tail) => list.last() == tail,
                     _ => true,
                 };
                 Ok(is_expected.then(|| mutation(&key, list, number, micros)))
@@ -312,13 +361,51 @@ async fn call(
     }
 }
 
+async fn change_value(coordinator: &Arc<Coordinator>, wish: Wish) -> Answer {
+    let change = |value: &[u8]| {
+        let mut list = list_in(value, 0).ok_or_else(|| format!("found {value:?}"))?;
+        let is_expected = match wish {
+            Wish::Read => false,
+            Wish::Append(_) => true,
+            Wish::AppendAfter(_, tail) => list.last() == tail,
+        };
+        list.numbers.extend(wish.number());
+        Ok::<_, String>(is_expected.then(|| text_of(&list).into_bytes()))
+    };
+    let mut context = coordinator.request();
+    match coordinator.change_register(VALUE_NAME, change, &mut context).await {
+        Ok((true, _)) => Answer::Applied,
+        Ok((false, kept)) => match list_in(&kept.value, kept.version) {
+            Some(list) => Answer::Seen(list),
+            None => Answer::Failed(format!("found {kept:?}")),
+        },
+        Err(RegisterError::Dead(_) | RegisterError::Other(CoordinatorError::Unavailable)) => {
+            Answer::Unavailable
+        }
+        Err(RegisterError::Silent(_) | RegisterError::Other(CoordinatorError::TimedOut)) => {
+            Answer::TimedOut
+        }
+        Err(other) => Answer::Failed(other.to_string()),
+    }
+}
+
+fn text_of(list: &List) -> String {
+    list.numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// The list that a value holds; none if nobody can have written that.
+pub(crate) fn list_in(value: &[u8], at: i64) -> Option<List> {
+    let texts = std::str::from_utf8(value).ok()?.split_whitespace();
+    let numbers = texts.map(|number| number.parse().ok()).collect::<Option<Vec<u32>>>()?;
+    Some(List { numbers, at })
+}
+
 fn mutation(key: &RowKey, mut list: List, number: u32, micros: i64) -> RowMutation {
     list.numbers.push(number);
-    let text: Vec<String> = list.numbers.iter().map(ToString::to_string).collect();
     let schema = schema();
     let mut builder = MutationBuilder::new(&schema, KEYSPACE, key.as_bytes());
     let row = builder.family(FAMILY);
-    row.insert((b"", LIST), text.join(" ").as_bytes(), micros);
+    row.insert((b"", LIST), text_of(&list).as_bytes(), micros);
     row.insert((b"", LAST), number.to_string().as_bytes(), micros);
     builder.finish()
 }
@@ -332,9 +419,7 @@ fn list_of(row: &RowSlice) -> Option<List> {
     if row.cells.is_empty() {
         return Some(List::default());
     }
-    let ((list, at), (last, last_at)) = (text(LIST)?, text(LAST)?);
-    let numbers =
-        list.split(' ').map(|number| number.parse().ok()).collect::<Option<Vec<u32>>>()?;
-    let list = List { numbers, at };
-    (last_at == at && last == list.last().to_string()).then_some(list)
+    let ((list, at), (tail, tail_at)) = (text(LIST)?, text(LAST)?);
+    let list = list_in(list.as_bytes(), at)?;
+    (tail_at == at && tail == list.last().to_string()).then_some(list)
 }

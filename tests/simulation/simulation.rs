@@ -135,7 +135,7 @@ impl Simulation {
         read.map_err(|what| self.failure(&what, None))?;
         self.compare()?;
         let checked = self.judge()?;
-        let judged = self.registers.judge();
+        let judged = self.registers.judge(&self.cluster);
         judged.map_err(|what| Failure { is_seen: true, ..self.failure(&what, None) })?;
         let mut trace = DefaultHasher::new();
         self.cluster.network.trace().hash(&mut trace);
