@@ -26,7 +26,7 @@ use super::tables::TableRef;
 use super::terms::Values;
 use super::wire::{Few, Level, Value};
 use crate::model::schema::ColumnFamilySchema;
-use crate::schema::{ChangeError, Definitions};
+use crate::schema::Definitions;
 use crate::service::{ConsistencyLevel, Grants, Service};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -315,7 +315,8 @@ impl Executor {
         let told = schema::told(statement, in_use.as_deref());
         session.check_access(&told.keyspace)?;
         let (statement, ground) = (Arc::clone(statement), self.ground(in_use.as_deref()));
-        let is_changed = self.change(move |now| schema::apply(&statement, &ground, now)).await?;
+        let apply = |now: &Definitions| schema::apply(&statement, &ground, now);
+        let is_changed = self.service.change_schema(apply).await?;
         Ok(is_changed.then_some(told))
     }
 
@@ -329,10 +330,15 @@ impl Executor {
         let Some((id, family)) = table.stored() else { return Ok(()) };
         if ColumnFamilySchema::is_of_cql(&family.name) {
             let (name, ground) = (name.clone(), self.ground(in_use.as_deref()));
-            self.change(move |now| schema::truncate(&name, &ground, now)).await.map(drop)
+            let truncate = |now: &Definitions| schema::truncate(&name, &ground, now);
+            Ok(self.service.change_schema(truncate).await.map(drop)?)
         } else {
             let register = Arc::clone(self.service.register());
-            wait(move || register.empty::<CqlError>(id)).await
+            let empty = move || register.empty::<CqlError>(id);
+            match tokio::task::spawn_blocking(empty).await {
+                Ok(done) => Ok(done?),
+                Err(error) => Err(CqlError::server(error.to_string())),
+            }
         }
     }
 
@@ -340,25 +346,6 @@ impl Executor {
         let micros = self.service.now_micros();
         let ids = [(); 2].map(|()| self.chance.time_uuid(micros));
         Ground::new(&self.service, in_use, (micros, ids))
-    }
-
-    /// Makes a change in its turn. Returns whether there was something to do.
-    async fn change(
-        &self,
-        change: impl Fn(&Definitions) -> schema::Changed + Send + 'static,
-    ) -> Result<bool, CqlError> {
-        let register = Arc::clone(self.service.register());
-        wait(move || register.change(change)).await
-    }
-}
-
-/// Does work that waits for the disk, to its end even if the client leaves.
-async fn wait<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ChangeError<CqlError>> + Send + 'static,
-) -> Result<T, CqlError> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => Ok(done?),
-        Err(error) => Err(CqlError::server(error.to_string())),
     }
 }
 

@@ -42,11 +42,11 @@ use crate::net::tcp::{StartError, TcpOptions, TcpTransport};
 use crate::repair::OperationError;
 use crate::repair::StartMode;
 use crate::replica::{
-    HINT_SEGMENT_BYTES, HintOptions, HintStore, Replica, ReplicaOptions, convert_original_hints,
-    has_original_hints,
+    HINT_SEGMENT_BYTES, HintOptions, HintStore, Replica, ReplicaError, ReplicaOptions,
+    convert_original_hints, has_original_hints,
 };
 use crate::ring::{DynamicSnitch, ReplicaPlacement, TokenError};
-use crate::schema::{RegisterOptions, SchemaError, SchemaRegister};
+use crate::schema::{REGISTER_NAME, RegisterOptions, SchemaError, SchemaRegister};
 use crate::server::Server;
 use crate::service::{Authenticator, Service, ServiceOptions, SimpleAuthenticator};
 use crate::storage::Database;
@@ -57,7 +57,7 @@ use crate::storage::system::local_placement::SavedPlace;
 use crate::storage::system::{Identity, IdentityError};
 use fingerprint::fingerprint;
 use ports::{ClientPorts, Listening, local_address};
-use schema::{Host, Schemas};
+use schema::{Host, SchemaFollower, Schemas};
 use setup::MemoryPlan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -94,6 +94,9 @@ pub enum NodeError {
     /// The schema that was made over CQL cannot be served.
     #[error(transparent)]
     Schema(#[from] SchemaError),
+    /// The schema on which the ring has agreed cannot be read.
+    #[error("the schema that the nodes of the ring keep cannot be read: {0}")]
+    Register(ReplicaError),
     /// What was left of dropped tables cannot be removed.
     #[error(transparent)]
     Leftovers(FileError),
@@ -213,6 +216,9 @@ impl Node {
         let member = member(&settings, options, schemas.placements.clone(), who, &parts)?;
         member.announce_schema(&fingerprint(&settings, &placements.by_keyspace));
         let register = register(schemas, &settings, fs, (&storage, &member))?;
+        let follower = SchemaFollower(Arc::clone(&register));
+        let followed = member.coordinator().follow_register(REGISTER_NAME, Arc::new(follower));
+        followed.map_err(NodeError::Register)?;
         let drain = Drain::new(Arc::clone(&member), Arc::clone(&transport), Arc::clone(&storage));
         let rack_file = placements.rack_file;
         let admin_context = AdminContext {

@@ -6,11 +6,14 @@ use crate::base::fs::FileSystem;
 use crate::config::classes::StrategyName;
 use crate::config::settings::ColumnFamilySettings;
 use crate::config::{Placements, Settings};
-use crate::gossip::EXTENSIONS_STATE;
+use crate::gossip::{EXTENSIONS_STATE, Gossiper};
+use crate::model::register::Kept;
+use crate::replica::Follower;
 use crate::ring::{ReplicaPlacement, ReplicationStrategy, Snitch};
-use crate::schema::{Replication, SavedSchema, SchemaError, SchemaHost, read};
+use crate::schema::{Replication, SavedSchema, SchemaError, SchemaHost, SchemaRegister, read};
 use crate::storage::FamilyOptions;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The schema at a start.
@@ -68,28 +71,50 @@ pub(super) struct Host {
     pub(super) snitch: Snitch,
 }
 
-impl SchemaHost for Host {
-    fn refusal(&self) -> Option<String> {
+impl Host {
+    /// The other nodes of the ring, and those that are about to join it.
+    fn others(&self) -> Vec<IpAddr> {
         let local = self.member.local();
-        self.member.with_gossip(|gossiper, membership| {
+        self.member.with_gossip(|_, membership| {
             let members = membership.members();
             let nodes = members.ring.members().map(|(_, node)| node);
-            let mut others = nodes.chain(members.bootstrapping.keys().copied());
-            let other = others.find(|node| *node != local)?;
-            let is_ours =
-                |node| gossiper.state(node).is_none_or(|it| it.value(EXTENSIONS_STATE).is_some());
-            Some(if is_ours(other) {
-                format!(
-                    "Schema changes need Paxos among the nodes of the ring, which this version \
-                     does not have: {other} is another node of the ring"
-                )
-            } else {
-                format!(
-                    "{other} is a node of Apache Cassandra 0.6, which cannot have tables that are \
-                     made over CQL: replace all such nodes first"
-                )
-            })
+            let all = nodes.chain(members.bootstrapping.keys().copied());
+            all.filter(|node| *node != local).collect()
         })
+    }
+}
+
+/// Has the node follow the schema on which the ring agrees.
+#[derive(Debug)]
+pub(super) struct SchemaFollower(pub(super) Arc<SchemaRegister>);
+
+impl Follower for SchemaFollower {
+    fn follow(&self, kept: &Kept) {
+        if let Err(error) = self.0.follow(&kept.value) {
+            log::error!("This node does not follow a change of the schema yet: {error}");
+        }
+    }
+}
+
+impl SchemaHost for Host {
+    fn refusal(&self) -> Option<String> {
+        let is_original = |gossiper: &Gossiper, node: IpAddr| {
+            gossiper.state(node).is_some_and(|it| it.value(EXTENSIONS_STATE).is_none())
+        };
+        let others = self.others();
+        let original = self.member.with_gossip(|gossiper, _| {
+            others.into_iter().find(|node| is_original(gossiper, *node))
+        });
+        original.map(|node| {
+            format!(
+                "{node} is a node of Apache Cassandra 0.6, which cannot have tables that are made \
+                 over CQL: replace all such nodes first"
+            )
+        })
+    }
+
+    fn is_alone(&self) -> bool {
+        self.others().is_empty()
     }
 
     fn family_options(&self, family: &ColumnFamilySettings) -> FamilyOptions {

@@ -28,6 +28,9 @@ pub use families::{SchemaConflict, kind};
 pub use file::{SavedSchema, SchemaFileError};
 pub use register::{ChangeError, RegisterOptions, SchemaHost, SchemaRegister};
 
+/// Name of the register that holds the definitions on all nodes of a ring.
+pub const REGISTER_NAME: &str = "schema";
+
 use crate::base::fs::FileSystem;
 use crate::config::Settings;
 

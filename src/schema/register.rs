@@ -1,7 +1,9 @@
-//! The definitions of a node, and their changes. The file changes first, then the database. A crash
-//! or failure in between is made good by the next start or change.
+//! The definitions of a node, and their changes. All nodes of the ring agree on the next ones, and
+//! keep them in a register; each follows. Its file changes first, then the database. A crash or
+//! failure in between is made good by the next start or change.
 
 use super::definitions::{Definitions, KeyspaceDefinition, Replication};
+use super::encoding;
 use super::families::SchemaConflict;
 use super::file::{self, SavedSchema};
 use crate::base::fs::FileSystem;
@@ -14,6 +16,7 @@ use crate::storage::error::FileError;
 use crate::storage::options::FamilyOptions;
 use crate::storage::snapshot::SnapshotError;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,6 +26,8 @@ use tokio::sync::watch;
 pub trait SchemaHost: Debug + Send + Sync {
     /// Reason why the schema cannot change now.
     fn refusal(&self) -> Option<String>;
+    /// Whether it is the only node of its ring.
+    fn is_alone(&self) -> bool;
     /// Settings of the storage of a column family.
     fn family_options(&self, family: &ColumnFamilySettings) -> FamilyOptions;
     /// Placement of the replicas of a keyspace.
@@ -84,6 +89,12 @@ pub enum ChangeError<E> {
     /// The definitions make no sense.
     #[error(transparent)]
     Conflict(SchemaConflict),
+    /// The nodes of the ring hold what this version cannot read.
+    #[error("the schema of the ring was written by a later version of the server")]
+    Unreadable,
+    /// The nodes of the ring have not agreed.
+    #[error("{0}")]
+    Disagreement(String),
 }
 
 impl SchemaRegister {
@@ -119,22 +130,34 @@ impl SchemaRegister {
         self.current.subscribe()
     }
 
-    /// Changes the definitions. The change sees those of all changes before, and returns `None` if
-    /// it has nothing to do. It may be called again. Waits for the disk. Returns whether there was
-    /// something to do.
-    ///
-    /// A ring of several nodes needs agreement on the order of changes, which is to be made here.
-    pub fn change<E>(
+    /// The next value of the register that all nodes of the ring keep, after this one. The change
+    /// sees the definitions of all changes before, and returns `None` if it has nothing to do. It
+    /// may be called again with later ones.
+    pub fn propose<E>(
         &self,
+        value: &[u8],
         change: impl Fn(&Definitions) -> Result<Option<Definitions>, E>,
-    ) -> Result<bool, ChangeError<E>> {
-        let mut state = self.state.lock();
-        let now = self.definitions();
-        let Some(changed) = change(&now).map_err(ChangeError::Change)? else { return Ok(false) };
+    ) -> Result<Option<Vec<u8>>, ChangeError<E>> {
+        let kept = decode(value).ok_or(ChangeError::Unreadable)?;
+        // A crash of all nodes may have taken a change from the register that a file still has.
+        let own = self.definitions();
+        let now = if own.version > kept.version { &*own } else { &kept };
+        let Some(changed) = change(now).map_err(ChangeError::Change)? else { return Ok(None) };
         if let Some(why) = self.options.host.refusal() {
             return Err(ChangeError::Refused(why));
         }
         let next = Definitions { version: now.version + 1, ..changed };
+        families(&next).map_err(ChangeError::Conflict)?;
+        Ok(Some(encoding::encode(&next).into_bytes()))
+    }
+
+    /// Makes this node follow a value of the register. Waits for the disk.
+    pub fn follow(&self, value: &[u8]) -> Result<(), ChangeError<Infallible>> {
+        let mut state = self.state.lock();
+        let next = decode(value).ok_or(ChangeError::Unreadable)?;
+        if next.version < self.definitions().version {
+            return Ok(());
+        }
         let families = families(&next).map_err(ChangeError::Conflict)?;
         let schema = self.options.storage.schema();
         let dropped = dropped(schema, &families);
@@ -144,11 +167,17 @@ impl SchemaRegister {
         let RegisterOptions { fs, data_directories, .. } = &self.options;
         file::store(&**fs, data_directories, &saved).map_err(ChangeError::File)?;
         let next = Arc::new(saved.definitions);
-        let followed = self.follow(&state.followed, &next, &families);
+        let followed = self.change_database(&state.followed, &next, &families);
         self.current.send_replace(Arc::clone(&next));
         followed.map_err(ChangeError::Database)?;
         state.followed = next;
-        Ok(true)
+        Ok(())
+    }
+
+    /// Whether the database has followed all changes that this node knows.
+    pub fn is_followed(&self, value: &[u8]) -> bool {
+        let followed = Arc::clone(&self.state.lock().followed);
+        decode(value).is_some_and(|kept| followed.version >= kept.version)
     }
 
     /// Drops all rows of a column family of the configuration, after a snapshot. Waits for the
@@ -157,8 +186,12 @@ impl SchemaRegister {
     /// This is for a ring of one node: hints and replicas elsewhere would bring rows back.
     pub fn empty<E>(&self, id: FamilyId) -> Result<(), ChangeError<E>> {
         let _one_at_a_time = self.state.lock();
-        if let Some(why) = self.options.host.refusal() {
-            return Err(ChangeError::Refused(why));
+        if !self.options.host.is_alone() {
+            return Err(ChangeError::Refused(
+                "A column family of storage-conf.xml can be truncated only where the node is the \
+                 only one of its ring: replicas and hints elsewhere would bring its rows back"
+                    .to_owned(),
+            ));
         }
         self.save(&[id], &self.definitions())?;
         let emptied = self.options.storage.discard_all(id);
@@ -188,7 +221,7 @@ impl SchemaRegister {
     }
 
     /// Makes the database and the placements follow the definitions.
-    fn follow(
+    fn change_database(
         &self,
         before: &Definitions,
         definitions: &Definitions,
@@ -230,6 +263,14 @@ impl SchemaRegister {
         }
         Ok(())
     }
+}
+
+/// The definitions of a value of the register, which is empty at first.
+fn decode(value: &[u8]) -> Option<Definitions> {
+    if value.is_empty() {
+        return Some(Definitions::default());
+    }
+    encoding::decode(str::from_utf8(value).ok()?)
 }
 
 /// Tables as column families, by keyspace and stored name.

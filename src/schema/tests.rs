@@ -2,7 +2,7 @@
 
 use super::definitions::{Definitions, KeyspaceDefinition, Replication, TableDefinition};
 use super::register::{ChangeError, RegisterOptions, SchemaHost, SchemaRegister, families};
-use super::{file, kind};
+use super::{encoding, file, kind};
 use crate::base::context::RequestContext;
 use crate::config::classes::StrategyName;
 use crate::config::settings::ColumnFamilySettings;
@@ -23,6 +23,7 @@ use crate::storage::{Database, FamilyOptions};
 use fastrand::Rng;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +35,10 @@ struct Host(Arc<AtomicBool>);
 impl SchemaHost for Host {
     fn refusal(&self) -> Option<String> {
         self.0.load(Ordering::Relaxed).then(|| "not now".to_owned())
+    }
+
+    fn is_alone(&self) -> bool {
+        true
     }
 
     fn family_options(&self, _: &ColumnFamilySettings) -> FamilyOptions {
@@ -89,12 +94,21 @@ impl Node {
         Self { storage, register, host }
     }
 
-    fn change(&self, change: impl Fn(&mut Definitions)) -> Result<bool, ChangeError<String>> {
-        self.register.change(|now| {
+    fn change(&self, change: impl Fn(&mut Definitions)) -> Result<(), ChangeError<Infallible>> {
+        let next = self.propose(|now| {
             let mut next = now.clone();
             change(&mut next);
             Ok(Some(next))
-        })
+        })?;
+        self.register.follow(&next.unwrap())
+    }
+
+    fn propose<E>(
+        &self,
+        change: impl Fn(&Definitions) -> Result<Option<Definitions>, E>,
+    ) -> Result<Option<Vec<u8>>, ChangeError<E>> {
+        let now = encoding::encode(&self.register.definitions());
+        self.register.propose(now.as_bytes(), change)
     }
 
     /// Writes a row to table `t`.
@@ -162,7 +176,7 @@ fn files_of_tables(fs: &SimFileSystem) -> Vec<String> {
 fn the_database_follows_at_once_and_after_a_start() {
     let fs = SimFileSystem::new(1);
     let node = Node::start(&fs);
-    assert!(node.change(create(7)).unwrap());
+    node.change(create(7)).unwrap();
     node.write("ada");
     assert_eq!(node.reads("ada"), Some(true));
     assert_eq!(node.register.definitions().version, 1);
@@ -170,7 +184,7 @@ fn the_database_follows_at_once_and_after_a_start() {
     fs.kill();
     let node = Node::start(&fs);
     assert_eq!(node.reads("ada"), Some(true));
-    assert!(node.change(|it| it.keyspaces.clear()).unwrap());
+    node.change(|it| it.keyspaces.clear()).unwrap();
     assert!(node.reads("ada").is_none() && !node.storage.schema().has_keyspace("k"));
     assert_eq!(files_of_tables(&fs), [""; 0]);
 }
@@ -239,7 +253,7 @@ fn a_database_that_could_not_follow_catches_up() {
     let failed = node.change(create(7)).unwrap_err();
     assert!(matches!(failed, ChangeError::Database(_)), "{failed}");
     assert_eq!(node.reads("ada"), None);
-    assert!(node.change(|_| {}).unwrap());
+    node.change(|_| {}).unwrap();
     assert_eq!(node.reads("ada"), Some(false));
 }
 
@@ -247,9 +261,9 @@ fn a_database_that_could_not_follow_catches_up() {
 fn a_refused_change_changes_nothing() {
     let fs = SimFileSystem::new(1);
     let node = Node::start(&fs);
-    let refused = node.register.change(|_| Err("no".to_owned())).unwrap_err();
+    let refused = node.propose(|_| Err("no".to_owned())).unwrap_err();
     assert!(matches!(refused, ChangeError::Change(why) if why == "no"));
-    assert!(!node.register.change(|_| Ok::<_, String>(None)).unwrap());
+    assert_eq!(node.propose(|_| Ok::<_, String>(None)).unwrap(), None);
     node.host.0.store(true, Ordering::Relaxed);
     let refused = node.change(create(7)).unwrap_err();
     assert!(matches!(&refused, ChangeError::Refused(why) if why == "not now"), "{refused}");
@@ -295,4 +309,20 @@ fn a_table_with_new_properties_is_another_definition_of_the_same_family() {
     assert_eq!((schema.find("k", "t"), node.reads("ada")), (Some(id), Some(true)));
     assert!(!Arc::ptr_eq(&before, schema.family(id)));
     assert!(kind(&schema.family(id).table).is_some());
+}
+
+#[test]
+fn an_older_value_of_the_register_is_not_followed() {
+    let fs = SimFileSystem::new(1);
+    let node = Node::start(&fs);
+    node.change(create(7)).unwrap();
+    let older = encoding::encode(&node.register.definitions());
+    node.change(create(8)).unwrap();
+    node.register.follow(older.as_bytes()).unwrap();
+    node.register.follow(b"").unwrap();
+    assert_eq!(node.register.definitions().version, 2);
+    let next = node.register.propose(older.as_bytes(), |now| Ok::<_, String>(Some(now.clone())));
+    node.register.follow(&next.unwrap().unwrap()).unwrap();
+    assert_eq!(node.register.definitions().version, 3);
+    assert!(matches!(node.register.follow(b"?"), Err(ChangeError::Unreadable)));
 }

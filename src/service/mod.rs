@@ -35,14 +35,15 @@ pub use crate::ring::{Partitioner, RowRange, Token};
 use crate::base::clock::Clock;
 use crate::base::context::RequestContext;
 use crate::config::settings::KeyspaceSettings;
-use crate::coordinator::{Coordinator, CoordinatorError};
+use crate::coordinator::{Coordinator, CoordinatorError, RegisterError};
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::Schema;
 use crate::model::slice::RowSlice;
-use crate::schema::SchemaRegister;
+use crate::schema::{ChangeError, Definitions, REGISTER_NAME, SchemaRegister};
 use futures_util::TryFutureExt;
 use login::LoginTurns;
+use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -134,6 +135,30 @@ impl Service {
         context: &mut RequestContext,
     ) -> impl Future<Output = Result<RowSlice, ServiceError>> {
         self.options.coordinator.read(query, level, context).err_into()
+    }
+
+    /// Changes the schema on all nodes of the ring, in one order. Returns whether there was
+    /// something to do. The change may be called again with later definitions.
+    pub async fn change_schema<E: Display + Send>(
+        &self,
+        change: impl Fn(&Definitions) -> Result<Option<Definitions>, E> + Send + Sync,
+    ) -> Result<bool, ChangeError<E>> {
+        let ServiceOptions { coordinator, register, .. } = &self.options;
+        let mut request = self.request();
+        let propose = |value: &[u8]| register.propose(value, &change);
+        let changed = coordinator.change_register(REGISTER_NAME, propose, &mut request).await;
+        let (is_changed, kept) = changed.map_err(|error| match error {
+            RegisterError::Change(error) => error,
+            error => ChangeError::Disagreement(error.to_string()),
+        })?;
+        if is_changed && !register.is_followed(&kept.value) {
+            return Err(ChangeError::Disagreement(
+                "the schema has changed, but this node cannot follow before the next change or \
+                 start: see its log"
+                    .to_owned(),
+            ));
+        }
+        Ok(is_changed)
     }
 
     /// Reads a slice of a row with all conditional writes that were done before.

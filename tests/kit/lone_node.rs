@@ -8,14 +8,17 @@ use alexandra::base::budget::Budget;
 use alexandra::base::worker::Spawner;
 use alexandra::config::settings::ColumnFamilySettings;
 use alexandra::coordinator::{Coordinator, CoordinatorOptions, Peers, ReadOptions};
+use alexandra::model::register::Kept;
 use alexandra::model::schema::Schema;
 use alexandra::net::messenger::Messenger;
-use alexandra::replica::{Replica, ReplicaOptions};
+use alexandra::replica::{Follower, Replica, ReplicaOptions};
 use alexandra::ring::{
     KeyspacePlacements, Partitioner, ReplicaPlacement, ReplicationStrategy, Snitch, Token,
     TokenMetadata,
 };
-use alexandra::schema::{RegisterOptions, Replication, SavedSchema, SchemaHost, SchemaRegister};
+use alexandra::schema::{
+    REGISTER_NAME, RegisterOptions, Replication, SavedSchema, SchemaHost, SchemaRegister,
+};
 use alexandra::storage::{Database, FamilyOptions};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -76,8 +79,10 @@ impl LoneNode {
             placements,
             host: Box::new(Host(Arc::clone(&coordinator))),
         };
-        let register = SchemaRegister::new(register, SavedSchema::default()).unwrap();
-        Self { coordinator, register: Arc::new(register), storage }
+        let register = Arc::new(SchemaRegister::new(register, SavedSchema::default()).unwrap());
+        let follower = Arc::new(SchemaFollower(Arc::clone(&register)));
+        coordinator.follow_register(REGISTER_NAME, follower).unwrap();
+        Self { coordinator, register, storage }
     }
 
     /// Writes all rows to files, which the threads of the node read from then on.
@@ -95,6 +100,15 @@ fn one_replica() -> ReplicaPlacement {
     }
 }
 
+#[derive(Debug)]
+struct SchemaFollower(Arc<SchemaRegister>);
+
+impl Follower for SchemaFollower {
+    fn follow(&self, kept: &Kept) {
+        self.0.follow(&kept.value).unwrap();
+    }
+}
+
 /// The node, for changes of its schema.
 #[derive(Debug)]
 struct Host(Arc<Coordinator>);
@@ -102,6 +116,10 @@ struct Host(Arc<Coordinator>);
 impl SchemaHost for Host {
     fn refusal(&self) -> Option<String> {
         None
+    }
+
+    fn is_alone(&self) -> bool {
+        true
     }
 
     fn family_options(&self, _: &ColumnFamilySettings) -> FamilyOptions {
