@@ -119,12 +119,17 @@ pub(super) fn check_type(of_type: &CqlType) -> Result<(), CqlError> {
     if *of_type == CqlType::Native(Native::Counter) {
         return Err(CqlError::unsupported("counters"));
     }
+    if holds(of_type, Native::Counter) {
+        let what = if matches!(of_type, CqlType::Tuple(_)) { "tuples" } else { "collections" };
+        let why = format!("Counters are not allowed inside {what}: {of_type}");
+        return Err(CqlError::invalid(why));
+    }
     match of_type.unfrozen() {
-        CqlType::Set(inner) if has_duration(inner) => {
+        CqlType::Set(inner) if holds(inner, Native::Duration) => {
             let why = format!("Durations are not allowed inside sets: {of_type}");
             return Err(CqlError::invalid(why));
         }
-        CqlType::Map(inner) if has_duration(&inner.0) => {
+        CqlType::Map(inner) if holds(&inner.0, Native::Duration) => {
             let why = format!("Durations are not allowed as map keys: {of_type}");
             return Err(CqlError::invalid(why));
         }
@@ -148,15 +153,15 @@ pub(super) fn check_type(of_type: &CqlType) -> Result<(), CqlError> {
     Ok(())
 }
 
-/// Whether values have durations in them, which have no order.
-fn has_duration(of_type: &CqlType) -> bool {
+/// Whether values are of a type, or have values of it in them.
+fn holds(of_type: &CqlType, part: Native) -> bool {
     match of_type {
-        CqlType::Native(native) => *native == Native::Duration,
+        CqlType::Native(native) => *native == part,
         CqlType::Custom(_) => false,
-        CqlType::List(inner) | CqlType::Set(inner) | CqlType::Frozen(inner) => has_duration(inner),
-        CqlType::Map(inner) => has_duration(&inner.0) || has_duration(&inner.1),
-        CqlType::Tuple(fields) => fields.iter().any(has_duration),
-        CqlType::User(user) => user.fields.iter().any(|(_, field)| has_duration(field)),
+        CqlType::List(inner) | CqlType::Set(inner) | CqlType::Frozen(inner) => holds(inner, part),
+        CqlType::Map(inner) => holds(&inner.0, part) || holds(&inner.1, part),
+        CqlType::Tuple(fields) => fields.iter().any(|field| holds(field, part)),
+        CqlType::User(user) => user.fields.iter().any(|(_, field)| holds(field, part)),
     }
 }
 
@@ -172,7 +177,7 @@ fn check_key_column(column: &ColumnDefinition, of_type: &CqlType) -> Result<(), 
             "Invalid non-frozen {what} type for PRIMARY KEY component {name}"
         )));
     }
-    if has_duration(of_type) {
+    if holds(of_type, Native::Duration) {
         let why = format!("duration type is not supported for PRIMARY KEY part {name}");
         return Err(CqlError::invalid(why));
     }

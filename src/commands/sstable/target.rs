@@ -273,7 +273,7 @@ fn check_keyspace(settings: &Settings, keyspace: &str) -> Result<(), ToolError> 
     Err(format!("Keyspace {keyspace} does not exist").into())
 }
 
-/// The settings of a column family.
+/// The settings of a column family, by the name for people or that of its files.
 pub(super) fn family_of(
     settings: &Settings,
     keyspace: &str,
@@ -281,7 +281,8 @@ pub(super) fn family_of(
 ) -> Result<ColumnFamilySettings, ToolError> {
     check_keyspace(settings, keyspace)?;
     let is_it = |family: &ColumnFamilySettings| {
-        family.schema.keyspace == keyspace && family.schema.table_name() == name
+        let names = [family.schema.table_name(), &family.schema.name];
+        family.schema.keyspace == keyspace && names.contains(&name)
     };
     all_families(settings)
         .find(is_it)

@@ -150,7 +150,12 @@ fn replication(
         let unknown = options.keys().find(|center| !ground.data_centers.contains(*center));
         unknown.map_or(Ok(()), |center| Err(unrecognized(center, &class, keyspace)))?;
         let data_centers = options.iter().map(|(center, text)| Ok((center.clone(), factor(text)?)));
-        let data_centers = data_centers.collect::<Result<_, CqlError>>()?;
+        let data_centers = data_centers.collect::<Result<BTreeMap<_, _>, CqlError>>()?;
+        if data_centers.is_empty() {
+            // 3.11 makes a keyspace without replicas of this.
+            let why = "Configuration for at least one datacenter must be present";
+            return Err(CqlError::config(why));
+        }
         return Ok(Replication { strategy, factor: 0, data_centers });
     }
     let short = class.rsplit('.').next().unwrap_or_default();

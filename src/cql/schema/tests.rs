@@ -135,6 +135,10 @@ fn keyspaces_are_refused_as_the_original_does() {
             "Unrecognized strategy option {x} passed to NetworkTopologyStrategy for keyspace a",
         ),
         (
+            "CREATE KEYSPACE a WITH replication = {'class': 'NetworkTopologyStrategy'}",
+            "Configuration for at least one datacenter must be present",
+        ),
+        (
             &format!("CREATE KEYSPACE {long} WITH replication = {{'class': 'SimpleStrategy'}}"),
             &format!("Keyspace names shouldn't be more than 48 characters long (got \"{long}\")"),
         ),
@@ -255,6 +259,14 @@ fn columns_come_and_go() {
     ]);
     for (text, message) in [
         ("ALTER TABLE t ADD k2 nothing", "Unknown type k.nothing"),
+        (
+            "ALTER TABLE t ADD x list<counter>",
+            "Counters are not allowed inside collections: list<counter>",
+        ),
+        (
+            "ALTER TABLE t ADD x set<duration>",
+            "Durations are not allowed inside sets: set<duration>",
+        ),
         (
             "ALTER TABLE t ADD d int",
             "Invalid column name d because it conflicts with a PRIMARY KEY part",
