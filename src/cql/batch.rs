@@ -3,7 +3,7 @@
 
 use super::error::CqlError;
 use super::modify::{ModificationPlan, Stamp, Targets};
-use super::rows::{Partition, Row};
+use super::rows::{Partition, Row, drop_hidden};
 use super::terms::Values;
 use super::windows::RowSet;
 use crate::model::cell::Cell;
@@ -113,5 +113,7 @@ async fn read_row(
     let mut request = service.request();
     let query = RowQuery { family: id, key, slice: &slice };
     let read = service.read(query, level, &mut request);
-    Ok(service.in_time(read).await?.cells.into_vec())
+    let mut cells = service.in_time(read).await?.cells;
+    drop_hidden(table, &mut cells);
+    Ok(cells.into_vec())
 }

@@ -10,7 +10,7 @@ use super::modify::{ModificationPlan, Stamp, Targets, element_receiver, field_nu
 use super::prepared::columns;
 use super::relations::{Named, Right, fulfils, right, symbol};
 use super::reply::Reply;
-use super::rows::{Partition, Row};
+use super::rows::{Partition, Row, visible};
 use super::select::count_statics;
 use super::terms::{Expression, Receiver, Typing, Values};
 use super::wire::Level;
@@ -318,12 +318,15 @@ pub(super) async fn change(
     let query = RowQuery { family: changes.family.0, key: changes.key, slice: &slice };
     let mut request = service.request();
     let decide = |row: &RowSlice, micros: i64| {
-        changes.decide(service, &row.cells, Stamp { timestamp: micros, ..stamp })
+        let cells = visible(changes.table(), &row.cells);
+        changes.decide(service, &cells, Stamp { timestamp: micros, ..stamp })
     };
     let done = service.compare_and_set(query, (serial, commit), decide, &mut request).await;
     match done.map_err(|error| CqlError::of_write(error, level, WriteType::Cas))?? {
         CasOutcome::Applied => changes.answer(None, reply),
-        CasOutcome::Refused(row) => changes.answer(Some(&row.cells), reply),
+        CasOutcome::Refused(row) => {
+            changes.answer(Some(&visible(changes.table(), &row.cells)), reply)
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use crate::model::cell::Cell;
 use crate::model::comparator::composite;
 use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
+use crate::model::slice::AnswerCells;
 use crate::model::table::{Column, ColumnKind, Form, Table};
 use crate::model::types::{CqlType, Native, collection, tuple};
 use smallvec::SmallVec;
@@ -203,9 +204,26 @@ impl<'r> Partition<'r> {
     }
 }
 
+/// Leaves out cells of columns that were dropped.
+pub(super) fn drop_hidden(table: &Table, cells: &mut AnswerCells) {
+    if table.has_dropped {
+        cells.retain(|cell| is_of_column(table, cell));
+    }
+}
+
+/// The cells without those of columns that were dropped.
+pub(super) fn visible<'c>(table: &Table, cells: &'c AnswerCells) -> Cow<'c, [Cell]> {
+    if !table.has_dropped {
+        return Cow::Borrowed(cells);
+    }
+    let mut cells = cells.clone();
+    drop_hidden(table, &mut cells);
+    Cow::Owned(cells.into_vec())
+}
+
 /// Whether a cell is of a column that exists, or marks a row. Others are of columns that were
 /// dropped, as are those that are older than the drop of an earlier column of the name.
-pub(super) fn is_of_column(table: &Table, cell: &Cell) -> bool {
+fn is_of_column(table: &Table, cell: &Cell) -> bool {
     let name = cell.name();
     let element = name.iter().position(|byte| *byte == ELEMENT).unwrap_or(name.len());
     let is_named = |column: &&Column| {

@@ -14,7 +14,7 @@ use super::paging::{PagingState, Place};
 use super::relations::{Check, Named};
 use super::reply::Rows;
 use super::restrictions::{Keys, Purpose, Restrictions};
-use super::rows::{Partition, Row, is_of_column};
+use super::rows::{Partition, Row, drop_hidden};
 use super::selection::{Context, Selection};
 use super::tables::TableRef;
 use super::terms::{Expression, Typing, Values};
@@ -673,13 +673,6 @@ fn take_statics(table: &Table, cells: &mut AnswerCells) -> Vec<Cell> {
     let mut statics: AnswerCells = cells.drain(first..first + count).collect();
     drop_hidden(table, &mut statics);
     statics.into_vec()
-}
-
-/// Leaves out cells of columns that were dropped.
-fn drop_hidden(table: &Table, cells: &mut AnswerCells) {
-    if table.has_dropped {
-        cells.retain(|cell| is_of_column(table, cell));
-    }
 }
 
 /// The number of the first cells that are of static columns.
