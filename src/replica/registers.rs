@@ -240,7 +240,7 @@ mod tests {
         clock.advance(HOUR + Duration::from_secs(1));
         let renewed = vote(&replica, prepare(now + 2)).await;
         assert_eq!(renewed, promised(None), "the change has expired though it was written again");
-        clock.advance(24 * HOUR - Duration::from_secs(1));
+        clock.advance(Duration::from_secs(24 * 3600 - 1));
         assert_eq!(vote(&replica, prepare(5)).await, Vote::Refused(ballot(now + 2)));
         clock.advance(Duration::from_secs(1));
         assert_eq!(vote(&replica, prepare(5)).await, promised(None));
@@ -314,7 +314,7 @@ mod tests {
         let replica = periodic(&disk, &clock);
         let family = replica.storage.schema().family_id(KEYSPACE, PAXOS).unwrap();
         let bytes = Register::default().encode();
-        for (timestamp, state) in [(0, &bytes[..]), (1, &bytes[1..])] {
+        for (timestamp, state) in [(0, &bytes[..]), (9, &bytes[1..])] {
             let schema = replica.storage.schema();
             let mut row =
                 crate::model::mutation::MutationBuilder::new(schema, KEYSPACE, b"register");

@@ -109,7 +109,7 @@ fn check_answer(call: &Call, places: &BTreeMap<u32, usize>, whole: &List) -> Res
         (Some(Answer::Seen(_) | Answer::Unavailable), _) if place.is_some() => {
             return Err("a change that was refused was done".into());
         }
-        (Some(Answer::Seen(list)), Wish::AppendAfter(_, last)) if list.last() == last => {
+        (Some(Answer::Seen(list)), Wish::AppendAfter(_, tail)) if list.last() == tail => {
             return Err("refused though it is as expected".into());
         }
         (Some(Answer::Seen(_)), Wish::Append(_)) => {
@@ -118,7 +118,7 @@ fn check_answer(call: &Call, places: &BTreeMap<u32, usize>, whole: &List) -> Res
         _ => {}
     }
     match (call.wish, place) {
-        (Wish::AppendAfter(_, last), Some(place)) if before(place) != last => {
+        (Wish::AppendAfter(_, tail), Some(place)) if before(place) != tail => {
             Err(format!("done after {}", before(place)))
         }
         _ => Ok(()),
@@ -135,14 +135,14 @@ fn check_order(calls: &[&Call], places: &BTreeMap<u32, usize>) -> Result<(), Str
     };
     for call in calls {
         let ended = calls.iter().filter(|it| it.ended.is_some_and(|ended| ended < call.began));
-        let Some(last) = ended.max_by_key(|it| known(it)) else { continue };
+        let Some(former) = ended.max_by_key(|it| known(it)) else { continue };
         let happened = match &call.answer {
             Some(Answer::Seen(list)) => Some(list.numbers.len()),
             // It has appended behind what was there.
             _ => place(call).map(|place| place - 1),
         };
-        if happened.is_some_and(|happened| happened < known(last)) {
-            return Err(format!("{call}\nhas not seen what was there before:\n{last}"));
+        if happened.is_some_and(|happened| happened < known(former)) {
+            return Err(format!("{call}\nhas not seen what was there before:\n{former}"));
         }
     }
     Ok(())
