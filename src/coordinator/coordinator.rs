@@ -16,6 +16,7 @@ use crate::ring::{
     TokenRange,
 };
 use futures_util::{FutureExt, TryFutureExt};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::num::NonZero;
 use std::pin::pin;
@@ -103,6 +104,8 @@ pub struct Coordinator {
     pub(super) compares: Arc<Semaphore>,
     /// One value of a register is learned at a time.
     pub(super) learning: Arc<Semaphore>,
+    /// The versions of registers that other nodes announce.
+    pub(super) announced: RwLock<rank::Last, BTreeMap<IpAddr, String>>,
     pub(super) tasks: TaskTracker,
     /// Ends background comparisons.
     pub(super) stopping: CancellationToken,
@@ -222,6 +225,7 @@ impl Coordinator {
             repairs_reads: reads.repairs,
             compares: Arc::new(Semaphore::new(MAX_COMPARES)),
             learning: Arc::new(Semaphore::new(1)),
+            announced: RwLock::default(),
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
             stats: Mutex::default(),

@@ -316,6 +316,10 @@ impl From<ChangeError<CqlError>> for CqlError {
             ChangeError::Change(error) => error,
             ChangeError::Refused(why) => Self::invalid(why),
             ChangeError::Conflict(why) => Self::config(why.to_string()),
+            // People have to know who is missing.
+            ChangeError::Disagreement(why) => {
+                Self::new(ErrorKind::Server { cause: why.clone() }, why)
+            }
             error => Self::server(error.to_string()),
         }
     }

@@ -405,12 +405,14 @@ fn peers(service: &Service) -> Vec<Values> {
 
 /// Columns that `local` and `peers` have in common.
 fn of_node(node: &NodeView, service: &Service) -> Values {
+    // Drivers only ask whether all are the same.
+    let version = if node.agrees { schema_version(service) } else { Uuid::nil() };
     vec![
         ("data_center", text(&node.data_center)),
         ("rack", text(&node.rack)),
         ("host_id", name_id(&node.address.to_string()).as_bytes().to_vec()),
         ("release_version", text(RELEASE)),
-        ("schema_version", schema_version(service).as_bytes().to_vec()),
+        ("schema_version", version.as_bytes().to_vec()),
         ("tokens", collection::pack(&node.tokens)),
     ]
 }

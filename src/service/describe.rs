@@ -24,6 +24,8 @@ pub struct NodeView {
     pub data_center: String,
     /// See there.
     pub rack: String,
+    /// Whether its schema is that of this node, as far as is known.
+    pub agrees: bool,
 }
 
 impl Service {
@@ -50,7 +52,13 @@ impl Service {
             tokens: tokens.into_iter().collect(),
             data_center: topology.data_center(address).into_owned(),
             rack: topology.rack(address).into_owned(),
+            agrees: self.agrees_with(address),
         }
+    }
+
+    fn agrees_with(&self, node: IpAddr) -> bool {
+        let coordinator = &self.options.coordinator;
+        node == coordinator.local() || coordinator.agrees_on_registers(node)
     }
 
     /// From row keys to tokens.

@@ -113,6 +113,26 @@ impl Coordinator {
         self.replica.register_versions()
     }
 
+    /// The versions that this node keeps, as it announces them.
+    pub fn announced_registers(&self) -> String {
+        let own = self.register_versions();
+        let texts = own.iter().map(|(name, version)| {
+            format!("{} {version}", String::from_utf8_lossy(name.as_bytes()))
+        });
+        texts.collect::<Vec<_>>().join(",")
+    }
+
+    /// Takes note of the versions that other nodes announce.
+    pub fn note_registers(&self, announced: BTreeMap<IpAddr, String>) {
+        *self.announced.write() = announced;
+    }
+
+    /// Whether another node announces the versions that this node keeps.
+    pub fn agrees_on_registers(&self, other: IpAddr) -> bool {
+        let announced = self.announced.read().get(&other).cloned();
+        announced.unwrap_or_default() == self.announced_registers()
+    }
+
     /// Asks another node for a newer value of a register, without waiting.
     pub fn learn_register(self: &Arc<Self>, name: RowKey, version: i64, from: IpAddr) {
         let Ok(only) = Arc::clone(&self.learning).try_acquire_owned() else { return };

@@ -18,8 +18,7 @@ impl Member {
     /// it, one after the other as rounds go by.
     pub(super) fn compare_registers(&self, gossip: &mut Gossip) -> Vec<News> {
         let own = self.coordinator.register_versions();
-        let text: Vec<String> = own.iter().map(|(name, version)| text_of(name, *version)).collect();
-        let (text, gossiper) = (text.join(","), &mut gossip.gossiper);
+        let (text, gossiper) = (self.coordinator.announced_registers(), &mut gossip.gossiper);
         let announced = gossiper.state(self.local).and_then(|own| own.value(REGISTERS_STATE));
         if announced.unwrap_or_default() != text {
             announce(gossiper, REGISTERS_STATE, &text);
@@ -28,6 +27,10 @@ impl Member {
             let others = gossiper.endpoints();
             others.filter(|(other, _)| *other != self.local && gossiper.is_alive(*other))
         };
+        let announced = others().map(|(other, state)| {
+            (other, state.value(REGISTERS_STATE).unwrap_or_default().to_owned())
+        });
+        self.coordinator.note_registers(announced.collect());
         let news = own.into_iter().filter_map(|(name, version)| {
             let has_newer = |state: &EndpointState| version_of(state, &name) > version;
             let newer = others().filter(|(_, state)| has_newer(state));
@@ -44,10 +47,6 @@ impl Member {
             self.coordinator.learn_register(name, version, from);
         }
     }
-}
-
-fn text_of(name: &RowKey, version: i64) -> String {
-    format!("{} {version}", String::from_utf8_lossy(name.as_bytes()))
 }
 
 /// The version of a register that a node announces; 0 if it announces none.
