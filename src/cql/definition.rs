@@ -172,7 +172,7 @@ fn check_key_column(column: &ColumnDefinition, of_type: &CqlType) -> Result<(), 
         return Err(CqlError::invalid(why));
     }
     if of_type.is_multicell() {
-        let what = if matches!(of_type, CqlType::User(_)) { "user type" } else { "collection" };
+        let what = if matches!(of_type, CqlType::User(_)) { "user-defined" } else { "collection" };
         return Err(CqlError::invalid(format!(
             "Invalid non-frozen {what} type for PRIMARY KEY component {name}"
         )));

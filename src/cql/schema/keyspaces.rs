@@ -28,9 +28,14 @@ pub(super) fn create(
         return Err(CqlError::invalid(format!("\"{name}\" is not a valid keyspace name")));
     }
     check_properties(properties)?;
-    let Some(options) = replication_options(properties)? else {
+    let Some(mut options) = replication_options(properties)? else {
         return Err(CqlError::config("Missing mandatory replication strategy class"));
     };
+    let class = options.get("class").filter(|_| options.len() == 1);
+    if class.is_some_and(|class| class.ends_with("NetworkTopologyStrategy")) {
+        // As in later versions. 3.11 makes a keyspace without replicas.
+        options.insert(FACTOR.to_owned(), "1".to_owned());
+    }
     let replication = replication(name, options, ground)?;
     if ground.has_keyspace(now, name) {
         return if if_not_exists { Ok(None) } else { Err(CqlError::keyspace_exists(name)) };
@@ -152,7 +157,6 @@ fn replication(
         let data_centers = options.iter().map(|(center, text)| Ok((center.clone(), factor(text)?)));
         let data_centers = data_centers.collect::<Result<BTreeMap<_, _>, CqlError>>()?;
         if data_centers.is_empty() {
-            // 3.11 makes a keyspace without replicas of this.
             let why = "Configuration for at least one datacenter must be present";
             return Err(CqlError::config(why));
         }

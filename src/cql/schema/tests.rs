@@ -93,6 +93,10 @@ fn keyspaces_are_made_altered_and_dropped() {
          {'class': 'NetworkTopologyStrategy', 'replication_factor': 2}"]);
     let centers = replication(&world).map(|it| it.data_centers);
     assert_eq!(centers, Some(BTreeMap::from([("0".to_owned(), 2)])), "all known data centres");
+    world.runs(&["CREATE KEYSPACE a WITH replication = {'class': 'NetworkTopologyStrategy'}"]);
+    let made = world.definitions.keyspaces["a"].replication.as_ref();
+    assert_eq!(made.map(|it| it.data_centers["0"]), Some(1));
+    world.runs(&["DROP KEYSPACE a"]);
     let if_not = KEYSPACE.replace("KEYSPACE k", "KEYSPACE IF NOT EXISTS k");
     assert_eq!(world.run(&if_not), Ok(false));
     world.runs(&["DROP KEYSPACE k"]);
@@ -135,7 +139,7 @@ fn keyspaces_are_refused_as_the_original_does() {
             "Unrecognized strategy option {x} passed to NetworkTopologyStrategy for keyspace a",
         ),
         (
-            "CREATE KEYSPACE a WITH replication = {'class': 'NetworkTopologyStrategy'}",
+            "ALTER KEYSPACE k WITH replication = {'class': 'NetworkTopologyStrategy'}",
             "Configuration for at least one datacenter must be present",
         ),
         (
