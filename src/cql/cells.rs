@@ -31,7 +31,7 @@ pub(super) struct CellWriter<'w, 'b> {
 }
 
 impl CellWriter<'_, '_> {
-    fn put(&mut self, place: (&[u8], &[u8]), value: &[u8]) {
+    pub(super) fn put(&mut self, place: (&[u8], &[u8]), value: &[u8]) {
         let timestamp = self.stamp.timestamp;
         match self.expiry {
             Some(expiry) => self.builder.insert_expiring(place, value, timestamp, expiry),
@@ -289,11 +289,16 @@ impl CellWriter<'_, '_> {
         read: Option<&Row<'_>>,
     ) -> Result<(), CqlError> {
         let element = match &self.table.columns[column].of_type {
+            CqlType::List(_) if list_cells(self.table, column, read).next().is_none() => {
+                let why = "Attempted to delete an element from a list which is null";
+                return Err(CqlError::invalid(why));
+            }
             CqlType::List(_) => self.list_element(column, at, read)?,
             of_type => {
+                let missing = if at.is_none() { "unset" } else { "null" };
                 let Some(Some(key)) = at else {
                     let what = if matches!(of_type, CqlType::Map(_)) { "map" } else { "set" };
-                    return Err(CqlError::invalid(format!("Invalid null {what} key")));
+                    return Err(CqlError::invalid(format!("Invalid {missing} {what} key")));
                 };
                 key.into_owned()
             }

@@ -21,7 +21,7 @@ use crate::model::mutation::{MutationBuilder, RowMutation};
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::model::slice::{RowSlice, Slice};
 use crate::model::table::{ColumnKind, Form, Table};
-use crate::model::types::{CqlType, Native};
+use crate::model::types::{CqlType, Native, collection};
 use crate::service::{CasOutcome, ConsistencyLevel, RowQuery, SerialConsistency, Service};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -267,6 +267,10 @@ impl Test {
                 symbol(self.operator)
             )));
         };
+        // A collection without elements is stored nowhere.
+        let none = collection::pack::<&[u8]>(&[]);
+        let is_multicell = self.of_type.is_multicell();
+        let present = present.or(is_multicell.then_some(&none));
         let order = present.map(|present| self.of_type.compare(present, expected));
         Ok(order.is_some_and(|order| fulfils(self.operator, order)))
     }

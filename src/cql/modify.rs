@@ -19,7 +19,7 @@ use crate::model::comparator::composite;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::mutation::MutationBuilder;
-use crate::model::table::{ColumnKind, Form};
+use crate::model::table::{Column, ColumnKind, Form};
 use crate::model::types::{self, CqlType, Native};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -198,13 +198,10 @@ impl ModificationPlan {
         if !only_static {
             check_clustering(&restrictions, &named)?;
         } else if restrictions.restricts_rows() {
-            let missing = restrictions.missing_clustering(named.table);
-            if !missing.is_empty() {
-                return Err(CqlError::invalid(
-                    "Invalid restrictions on clustering columns since the UPDATE statement \
-                     modifies only static columns",
-                ));
-            }
+            return Err(CqlError::invalid(
+                "Invalid restrictions on clustering columns since the UPDATE statement modifies \
+                 only static columns",
+            ));
         }
         let (timestamp, ttl) = using(&update.using, &named, typing)?;
         Ok(Self {
@@ -440,7 +437,11 @@ impl ModificationPlan {
             }
             return Ok(());
         }
+        let is_bare = table.form == Form::Dense && self.operations.is_empty();
         for place in &places {
+            if is_bare {
+                writer.put((&place.0, &place.1), b"");
+            }
             writer.mark(self.marks, place);
         }
         for operation in &self.operations {
@@ -507,8 +508,13 @@ fn check_clustering(restrictions: &Restrictions, named: &Named<'_>) -> Result<()
 
 /// A row of a dense table is its value.
 fn check_dense(operations: &[Operation], named: &Named<'_>, is_json: bool) -> Result<(), CqlError> {
-    if named.table.form == Form::Dense && operations.is_empty() && !is_json {
-        let value = &named.table.columns[named.table.regular().start].name;
+    let value = named.table.columns.get(named.table.regular().start);
+    if named.table.form == Form::Dense
+        && operations.is_empty()
+        && !is_json
+        && let Some(Column { name: value, of_type, .. }) = value
+        && *of_type != CqlType::Native(Native::Empty)
+    {
         return Err(CqlError::invalid(format!(
             "Column {value} is mandatory for this COMPACT STORAGE table"
         )));
@@ -662,6 +668,10 @@ fn operand(receiver: Receiver, assigned: &Assigned) -> Result<Receiver, CqlError
         ))),
         (Assigned::Prepend(_), _) => Err(CqlError::invalid(format!(
             "Invalid operation ({}) for non list column {name}",
+            shown(name, assigned)
+        ))),
+        (_, CqlType::Tuple(_)) => Err(CqlError::invalid(format!(
+            "Invalid operation ({}) for tuple column {name}",
             shown(name, assigned)
         ))),
         _ => Err(CqlError::invalid(format!(

@@ -70,6 +70,7 @@ pub(super) struct Condition {
     /// Type of the values on the right; those of several columns are tuples.
     of_type: CqlType,
     name: String,
+    is_of_key: bool,
 }
 
 impl Condition {
@@ -80,6 +81,14 @@ impl Condition {
         typing: &mut Typing<'_>,
     ) -> Result<Self, CqlError> {
         let (left, receiver) = left(relation, named, typing)?;
+        if is_slice(relation.operator)
+            && let Some(durations) = receiver.of_type.durations()
+        {
+            let what = if durations == "durations" { "duration columns" } else { durations };
+            let why = format!("Slice restrictions are not supported on {what}");
+            return Err(CqlError::invalid(why));
+        }
+        check_tuples(relation)?;
         let Relation { operator, object, .. } = relation;
         let right = match object {
             Object::Term(Term::Call(function, arguments))
@@ -90,7 +99,12 @@ impl Condition {
             _ => right(relation, &receiver, typing)?,
         };
         let Receiver { name, of_type, .. } = receiver;
-        Ok(Self { left, operator: *operator, right, of_type, name })
+        let name = match &relation.subject {
+            Subject::Column(column) | Subject::Element(column, _) => column.clone(),
+            _ => name,
+        };
+        let is_of_key = matches!(left, Left::Column(column) if column < named.table.key_length());
+        Ok(Self { left, operator: *operator, right, of_type, name, is_of_key })
     }
 
     /// Numbers of the columns of its left side.
@@ -111,7 +125,12 @@ impl Condition {
                 CqlError::invalid(format!("Unsupported unset value for column {name}"))
             })?;
             value.ok_or_else(|| {
-                CqlError::invalid(format!("Unsupported null value for column {name}"))
+                let what = if self.is_of_key {
+                    "Invalid null value in condition"
+                } else {
+                    "Unsupported null value"
+                };
+                CqlError::invalid(format!("{what} for column {name}"))
             })
         };
         let values: Vec<Cow<'v, [u8]>> = match &self.right {
@@ -130,6 +149,28 @@ impl Condition {
         };
         Ok(Check { condition: self, element, values })
     }
+}
+
+/// A tuple on the right of several columns has a value for each of them.
+fn check_tuples(relation: &Relation) -> Result<(), CqlError> {
+    let Subject::Columns(names) = &relation.subject else { return Ok(()) };
+    let terms = match &relation.object {
+        Object::Term(term) => std::slice::from_ref(term),
+        Object::List(terms) => terms,
+    };
+    for term in terms {
+        if let Term::Tuple(items) = term
+            && items.len() != names.len()
+        {
+            return Err(CqlError::invalid(format!(
+                "Expected {} elements in value tuple, but got {}: {}",
+                names.len(),
+                items.len(),
+                show_term(term)
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The right side of a relation whose left side is a value of the receiver.
@@ -163,6 +204,13 @@ fn left(
         Subject::Element(name, key) => {
             let column = named.column(name)?;
             let receiver = named.of_column(column);
+            if let CqlType::Frozen(inner) = &receiver.of_type
+                && let CqlType::Map(_) = **inner
+            {
+                return Err(CqlError::invalid(format!(
+                    "Map-entry equality predicates on frozen map column {name} are not supported"
+                )));
+            }
             let CqlType::Map(inner) = receiver.of_type.unfrozen() else {
                 let why = match receiver.of_type.unfrozen() {
                     CqlType::List(_) => {
@@ -304,7 +352,7 @@ fn token_of(
 }
 
 /// A relation as in messages.
-fn show(relation: &Relation) -> String {
+pub(super) fn show(relation: &Relation) -> String {
     let subject = match &relation.subject {
         Subject::Column(name) | Subject::Element(name, _) | Subject::Field(name, _) => name.clone(),
         Subject::Columns(names) => format!("({})", names.join(", ")),
@@ -329,6 +377,12 @@ fn show_term(term: &Term) -> String {
         Term::Null => "NULL".to_owned(),
         _ => "?".to_owned(),
     }
+}
+
+/// Whether an operator names one end of a range.
+pub(super) fn is_slice(operator: Operator) -> bool {
+    use Operator::{Greater, GreaterOrEqual, Less, LessOrEqual};
+    matches!(operator, Less | LessOrEqual | Greater | GreaterOrEqual)
 }
 
 /// An operator as it is written.

@@ -3,7 +3,7 @@
 use super::ast::{Operator, Relation, Subject};
 use super::collections;
 use super::error::CqlError;
-use super::relations::{Check, Condition, Left, Named};
+use super::relations::{Check, Condition, Left, Named, is_slice, show};
 use super::rows;
 use super::terms::{Typing, Values};
 use super::windows::{Edge, RowSet, Span};
@@ -419,12 +419,6 @@ fn is_value(operator: Operator) -> bool {
     matches!(operator, Operator::Equal | Operator::In)
 }
 
-/// Whether an operator names one end of a range.
-fn is_slice(operator: Operator) -> bool {
-    use Operator::{Greater, GreaterOrEqual, Less, LessOrEqual};
-    matches!(operator, Less | LessOrEqual | Greater | GreaterOrEqual)
-}
-
 /// Names have at most 65535 bytes, and each component of a composite has three more.
 pub(super) fn check_length(values: &[Cow<'_, [u8]>]) -> Result<(), CqlError> {
     let length: usize = values.iter().map(|value| value.len() + 3).sum();
@@ -510,7 +504,11 @@ fn check_operator(relation: &Relation, named: &Named<'_>) -> Result<(), CqlError
         Subject::Columns(several) | Subject::Token(several) => {
             let shown = several.join(", ");
             return match relation.operator {
-                Operator::NotEqual | Operator::Like | Operator::IsNotNull => {
+                Operator::NotEqual => Err(CqlError::invalid(format!(
+                    "Unsupported \"!=\" relation: {}",
+                    show(relation)
+                ))),
+                Operator::Like | Operator::IsNotNull => {
                     Err(CqlError::invalid(format!("Unsupported relation on ({shown})")))
                 }
                 _ => Ok(()),

@@ -275,10 +275,9 @@ fn check_distinct(
             )));
         }
     }
-    // Without a static column all of the key has to be there.
-    let has_static = needed[table.statics()].iter().any(|it| *it);
+    // Rows of one partition follow each other in a scan, and are told apart by all of the key.
     let missing = (0..table.key_length()).find(|column| !needed[*column]);
-    if let (Some(missing), false) = (missing, has_static) {
+    if let (Some(missing), false) = (missing, restrictions.names_keys()) {
         return Err(CqlError::invalid(format!(
             "SELECT DISTINCT queries must request all the partition key columns (missing {})",
             table.columns[missing].name

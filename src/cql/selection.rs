@@ -80,7 +80,10 @@ impl Selection {
                 (Some(alias), _) => alias.clone(),
                 (None, Selector::Column(name)) => name.clone(),
                 (None, Selector::CountRows) => "count".to_owned(),
-                (None, _) => named_in_result(selector, text),
+                (None, _) => match item.kind {
+                    Kind::Column(column) => named.table.columns[column].name.clone(),
+                    _ => named_in_result(selector, text),
+                },
             };
             columns.push(named.receiver(&name, item.of_type.clone()));
             selected.push(item);
@@ -213,6 +216,7 @@ impl Selection {
 fn named_in_result(selector: &Selector, text: &str) -> String {
     match selector {
         Selector::Call(..) if !text.starts_with("system.") => format!("system.{text}"),
+        Selector::Cast(..) => text.to_lowercase(),
         _ => text.to_owned(),
     }
 }
