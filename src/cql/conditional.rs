@@ -533,6 +533,11 @@ pub(super) fn is_conditional<'p>(plans: impl IntoIterator<Item = &'p Modificatio
     plans.into_iter().any(|plan| plan.guard.is_some())
 }
 
+/// The replicas that decide on what a read sees, if it is to see all changes under a condition.
+pub(super) fn of_read(level: Level) -> Option<SerialConsistency> {
+    level.is_serial().then(|| serial_consistency(Some(level)))
+}
+
 /// The replicas that decide.
 pub(super) fn serial_consistency(level: Option<Level>) -> SerialConsistency {
     match level {

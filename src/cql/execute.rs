@@ -139,32 +139,25 @@ impl Executor {
                 let execution = Execution {
                     values,
                     level: read_level(parameters.level, &select.table.keyspace, &self.service)?,
-                    serial: parameters
-                        .level
-                        .is_serial()
-                        .then(|| conditional::serial_consistency(Some(parameters.level))),
+                    serial: conditional::of_read(parameters.level),
                     page_size: parameters.page_size,
                     paging_state: parameters.paging_state,
                 };
-                self.select(select, &execution, (prepared, parameters), reply).await
+                return self.select(select, &execution, (prepared, parameters), reply).await;
             }
             Plan::Modify(plan) if plan.guard.is_some() => {
                 let items = [Item { plan, values }];
                 let levels = (parameters.serial_level, parameters.level);
-                self.change_under_condition(&items, levels, reply).await
+                return self.change_under_condition(&items, levels, reply).await;
             }
             Plan::Modify(plan) => {
                 let item = Item { plan, values };
                 self.write(&[item], parameters.timestamp, parameters.level, WriteType::Simple)
                     .await?;
-                reply.void();
-                Ok(())
             }
             Plan::Batch { statements, timestamp, kind } => {
-                let mut own = parameters.timestamp;
-                if let Some(timestamp) = timestamp {
-                    own = super::modify::timestamp(timestamp, &values)?.or(own);
-                }
+                let timestamp = timestamp.as_ref().map(|it| super::modify::timestamp(it, &values));
+                let timestamp = timestamp.transpose()?.flatten();
                 let items: Vec<Item<'_>> =
                     statements.iter().map(|plan| Item { plan, values }).collect();
                 if conditional::is_conditional(statements) {
@@ -175,33 +168,32 @@ impl Executor {
                     let levels = (parameters.serial_level, parameters.level);
                     return self.change_under_condition(&items, levels, reply).await;
                 }
-                self.write(&items, own, parameters.level, write_type(*kind)).await?;
-                reply.void();
-                Ok(())
+                let timestamp = timestamp.or(parameters.timestamp);
+                self.write(&items, timestamp, parameters.level, write_type(*kind)).await?;
             }
             Plan::Use(keyspace) => {
-                if !self.service.schema().has_keyspace(keyspace)
-                    && !self.system.has_keyspace(keyspace)
-                {
-                    return Err(CqlError::invalid(format!("Keyspace '{keyspace}' does not exist")));
-                }
+                self.check_keyspace(keyspace)?;
                 session.use_keyspace(keyspace);
                 reply.keyspace(keyspace);
-                Ok(())
+                return Ok(());
             }
-            Plan::Truncate(table) => {
-                self.truncate(table, session).await?;
-                reply.void();
-                Ok(())
-            }
+            Plan::Truncate(table) => self.truncate(table, session).await?,
             Plan::Schema(statement) => {
-                match self.change_schema(statement, session).await? {
-                    Some(change) => reply.schema_change(&change),
-                    None => reply.void(),
+                if let Some(change) = self.change_schema(statement, session).await? {
+                    reply.schema_change(&change);
+                    return Ok(());
                 }
-                Ok(())
             }
         }
+        reply.void();
+        Ok(())
+    }
+
+    fn check_keyspace(&self, name: &str) -> Result<(), CqlError> {
+        if self.service.schema().has_keyspace(name) || self.system.has_keyspace(name) {
+            return Ok(());
+        }
+        Err(CqlError::invalid(format!("Keyspace '{name}' does not exist")))
     }
 
     async fn select(

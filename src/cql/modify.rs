@@ -121,11 +121,11 @@ impl ModificationPlan {
         let clustering_end = named.table.clustering().end;
         let mut only_static = true;
         for (at, (name, term)) in columns.iter().zip(terms).enumerate() {
+            let column = named.column(name)?;
             if columns[..at].contains(name) {
                 let why = format!("The column names contains duplicates: {name}");
                 return Err(CqlError::invalid(why));
             }
-            let column = named.column(name)?;
             if column < clustering_end {
                 only_static &= column < named.table.key_length();
                 relations.push(Relation {
@@ -139,21 +139,11 @@ impl ModificationPlan {
             let value = Expression::new(&term, &named.of_column(column), typing)?;
             operations.push(Operation { column, change: Change::Set(value) });
         }
-        if json.is_some() {
-            relations.clear();
+        let restrictions = if json.is_some() {
+            Restrictions::default()
         } else {
-            for column in 0..named.table.key_length() {
-                let name = &named.table.columns[column].name;
-                if !columns.contains(name) {
-                    return Err(CqlError::invalid(format!(
-                        "Some partition key parts are missing: {name}"
-                    )));
-                }
-            }
-        }
-        let restrictions = match json {
-            Some(_) => Restrictions::default(),
-            None => Restrictions::new(&relations, &named, Purpose::Update, typing)?,
+            check_key(&columns, &named)?;
+            Restrictions::new(&relations, &named, Purpose::Update, typing)?
         };
         only_static &= !operations.is_empty();
         if json.is_none() && !only_static {
@@ -247,15 +237,9 @@ impl ModificationPlan {
             operations.iter().find(|it| named.table.columns[it.column].kind == ColumnKind::Regular);
         let tests_rows =
             guard.as_ref().is_some_and(|it| it.tests(named.table, ColumnKind::Regular));
-        if guard.is_some() && !restrictions.names_rows(named.table) {
-            let deletes = regular.is_some() || deletes_rows;
-            if deletes || tests_rows {
-                let purpose = if deletes { "delete" } else { "use IF condition on" };
-                return Err(CqlError::invalid(format!(
-                    "DELETE statements must restrict all PRIMARY KEY columns with equality \
-                     relations in order to {purpose} non static columns"
-                )));
-            }
+        let deletes = regular.is_some() || deletes_rows;
+        if guard.is_some() && !restrictions.names_rows(named.table) && (deletes || tests_rows) {
+            return Err(row_is_not_named(deletes));
         }
         if let Some(operation) = regular
             && !restrictions.names_rows(named.table)
@@ -456,6 +440,15 @@ impl ModificationPlan {
     }
 }
 
+/// The error of a DELETE under a condition that deletes, or depends on, columns of no single row.
+fn row_is_not_named(deletes: bool) -> CqlError {
+    let purpose = if deletes { "delete" } else { "use IF condition on" };
+    CqlError::invalid(format!(
+        "DELETE statements must restrict all PRIMARY KEY columns with equality relations in order \
+         to {purpose} non static columns"
+    ))
+}
+
 /// The value of USING TIMESTAMP.
 pub(super) fn timestamp(term: &Expression, values: &Values<'_>) -> Result<Option<i64>, CqlError> {
     let Some(value) = term.evaluate(values)? else { return Ok(None) };
@@ -496,6 +489,17 @@ pub(super) enum JsonCell {
     /// Not in the document: the column stays as it is.
     Absent,
     Value(Option<Vec<u8>>),
+}
+
+fn check_key(columns: &[String], named: &Named<'_>) -> Result<(), CqlError> {
+    let mut key = named.table.columns[..named.table.key_length()].iter();
+    match key.find(|column| !columns.contains(&column.name)) {
+        None => Ok(()),
+        Some(missing) => Err(CqlError::invalid(format!(
+            "Some partition key parts are missing: {}",
+            missing.name
+        ))),
+    }
 }
 
 fn check_clustering(restrictions: &Restrictions, named: &Named<'_>) -> Result<(), CqlError> {

@@ -144,8 +144,7 @@ impl Member {
 
     fn assemble(options: MemberOptions, gossip: Gossip, noted: u64, me: &Weak<Self>) -> Self {
         let spawner = options.replica.spawner();
-        let at_start =
-            if options.token.is_some() { Readiness::Complete } else { Readiness::Unsure };
+        let at_start = readiness_at_start(options.token.is_some());
         let MemberOptions { local, seeds, storage, clock, transport, hints, .. } = options;
         let placements = Arc::new(KeyspacePlacements::from(options.placements));
         let schema = storage.schema();
@@ -741,6 +740,11 @@ fn announce(gossiper: &mut Gossiper, name: &str, value: &str) {
     if let Err(error) = gossiper.set_state(name, value) {
         log::error!("other nodes cannot be told {name}: {error}");
     }
+}
+
+/// A node without a place has still to find out whether it has data.
+fn readiness_at_start(has_place: bool) -> Readiness {
+    if has_place { Readiness::Complete } else { Readiness::Unsure }
 }
 
 #[cfg(test)]

@@ -216,9 +216,6 @@ impl Node {
         let member = member(&settings, options, schemas.placements.clone(), who, &parts)?;
         member.announce_schema(&fingerprint(&settings, &placements.by_keyspace));
         let register = register(schemas, &settings, fs, (&storage, &member))?;
-        let follower = SchemaFollower(Arc::clone(&register));
-        let followed = member.coordinator().follow_register(REGISTER_NAME, Arc::new(follower));
-        followed.map_err(NodeError::Register)?;
         let drain = Drain::new(Arc::clone(&member), Arc::clone(&transport), Arc::clone(&storage));
         let rack_file = placements.rack_file;
         let admin_context = AdminContext {
@@ -521,7 +518,11 @@ fn register(
         placements: Arc::clone(member.placements()),
         host: Box::new(host),
     };
-    Ok(Arc::new(SchemaRegister::new(options, saved).map_err(NodeError::Leftovers)?))
+    let register = Arc::new(SchemaRegister::new(options, saved).map_err(NodeError::Leftovers)?);
+    let follower = Arc::new(SchemaFollower(Arc::clone(&register)));
+    let followed = member.coordinator().follow_register(REGISTER_NAME, follower);
+    followed.map_err(NodeError::Register)?;
+    Ok(register)
 }
 
 fn start_admin(
