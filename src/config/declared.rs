@@ -63,7 +63,7 @@ fn column<'a>(
     place.element.push_str("/Column");
     let name = Value::of_attribute(element, &place, "Name");
     let name = name.ok_or_else(|| place.refuse("Column name attribute is required"))?;
-    place.element.push_str(&format!("[@Name='{}']", name.text));
+    place.element = format!("{}[@Name='{}']", place.element, name.text);
     let value = Value::of_attribute(element, &place, "Type");
     let value = value.ok_or_else(|| place.refuse("Column type attribute is required"))?;
     let of_type = read_type(&value, "Type")?;

@@ -72,7 +72,7 @@ impl Guard {
             Modification::Delete(delete) => (&delete.condition, &delete.relations, "deletions"),
         };
         let Some(condition) = condition else { return Ok(None) };
-        for relation in relations.iter().filter(|it| it.operator == Operator::In) {
+        if let Some(relation) = relations.iter().find(|it| it.operator == Operator::In) {
             let is_key = matches!(&relation.subject, Subject::Column(name)
                 if named.table.column(name).is_some_and(|it| it < named.table.key_length()));
             let part = if is_key { "partition key" } else { "clustering key columns" };
@@ -188,7 +188,7 @@ impl Test {
             None => whole,
             Some(Part::Element(at)) => {
                 let at = at.evaluate(values)?.flatten();
-                self.element(&table.columns[self.column].of_type, whole.as_deref(), at.as_deref())?
+                element(&table.columns[self.column].of_type, whole.as_deref(), at.as_deref())?
             }
             Some(Part::Field(at)) => {
                 let fields = whole.as_deref().map(collections::fields).transpose()?;
@@ -226,35 +226,6 @@ impl Test {
         }
     }
 
-    /// An element of a list or map, of which `whole` is the value.
-    fn element<'v>(
-        &self,
-        of_type: &CqlType,
-        whole: Option<&[u8]>,
-        at: Option<&[u8]>,
-    ) -> Result<Option<Cow<'v, [u8]>>, CqlError> {
-        let is_list = matches!(of_type.unfrozen(), CqlType::List(_));
-        let Some(at) = at else {
-            let what = if is_list { "list" } else { "map" };
-            return Err(CqlError::invalid(format!("Invalid null value for {what} element access")));
-        };
-        let elements = whole.map_or(Ok(Vec::new()), |it| collections::elements(of_type, it))?;
-        let found = match of_type.unfrozen() {
-            CqlType::Map(inner) => {
-                let mut pairs = elements.chunks_exact(2);
-                pairs.find(|pair| inner.0.compare(pair[0], at).is_eq()).map(|pair| pair[1])
-            }
-            _ => {
-                let index = at.first_chunk().map_or(0, |bytes| i32::from_be_bytes(*bytes));
-                let index = usize::try_from(index).map_err(|_| {
-                    CqlError::invalid(format!("Invalid negative list index {index}"))
-                })?;
-                elements.get(index).copied()
-            }
-        };
-        Ok(found.map(|it| Cow::Owned(it.to_vec())))
-    }
-
     fn compare(&self, present: Option<&[u8]>, expected: Option<&[u8]>) -> Result<bool, CqlError> {
         match self.operator {
             Operator::Equal => return self.are_equal(present, expected),
@@ -290,6 +261,29 @@ impl Test {
             (present, expected) => present.is_none() && expected.is_none(),
         })
     }
+}
+
+/// An element of a list or map, of which `whole` is the value.
+fn element<'v>(
+    of_type: &CqlType,
+    whole: Option<&[u8]>,
+    at: Option<&[u8]>,
+) -> Result<Option<Cow<'v, [u8]>>, CqlError> {
+    let is_list = matches!(of_type.unfrozen(), CqlType::List(_));
+    let Some(at) = at else {
+        let what = if is_list { "list" } else { "map" };
+        return Err(CqlError::invalid(format!("Invalid null value for {what} element access")));
+    };
+    let elements = whole.map_or(Ok(Vec::new()), |it| collections::elements(of_type, it))?;
+    let found = if let CqlType::Map(inner) = of_type.unfrozen() {
+        let mut pairs = elements.chunks_exact(2);
+        pairs.find(|pair| inner.0.compare(pair[0], at).is_eq()).map(|pair| pair[1])
+    } else {
+        let index = at.first_chunk().map_or(0, |bytes| i32::from_be_bytes(*bytes));
+        let wrong = |_| CqlError::invalid(format!("Invalid negative list index {index}"));
+        elements.get(usize::try_from(index).map_err(wrong)?).copied()
+    };
+    Ok(found.map(|it| Cow::Owned(it.to_vec())))
 }
 
 /// The row that a change concerns, as it is.
@@ -332,6 +326,7 @@ pub(super) async fn change(
             changes.answer(Some(&visible(changes.table(), &row.cells)), reply)
         }
     }
+    Ok(())
 }
 
 impl<'c> Changes<'c> {
@@ -458,7 +453,7 @@ impl<'c> Changes<'c> {
     }
 
     /// Says whether the changes were made. If not, the rows on which they depend follow.
-    fn answer(&self, refused: Option<&[Cell]>, reply: &mut Reply<'_>) -> Result<(), CqlError> {
+    fn answer(&self, refused: Option<&[Cell]>, reply: &mut Reply<'_>) {
         let table = self.table();
         let named = self.items[0].plan.table.named();
         let mut receivers = vec![named.receiver(APPLIED, CqlType::Native(Native::Boolean))];
@@ -483,7 +478,6 @@ impl<'c> Changes<'c> {
             answer.end_row();
         }
         answer.finish(None);
-        Ok(())
     }
 
     /// The columns of conditions; all where one is about the existence of a row.

@@ -520,8 +520,8 @@ fn register(
     };
     let register = Arc::new(SchemaRegister::new(options, saved).map_err(NodeError::Leftovers)?);
     let follower = Arc::new(SchemaFollower(Arc::clone(&register)));
-    let followed = member.coordinator().follow_register(REGISTER_NAME, follower);
-    followed.map_err(NodeError::Register)?;
+    let read = member.coordinator().follow_register(REGISTER_NAME, follower);
+    read.map_err(NodeError::Register)?;
     Ok(register)
 }
 
