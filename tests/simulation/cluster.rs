@@ -4,6 +4,7 @@ use crate::defects::Defect;
 use crate::history::{Family, ROWS};
 use crate::network::Network;
 use crate::node::{Behind, Life, Node, Running, address};
+use crate::tampering;
 use alexandra::config::settings::CacheSize;
 use alexandra::model::comparator::Comparator;
 use alexandra::model::key::RowKey;
@@ -263,6 +264,9 @@ impl Cluster {
         for node in self.nodes.iter().filter(|node| !node.is_paused) {
             if let Some(running) = &node.running {
                 running.sync();
+                if self.setup.defect == Some(Defect::PromisesForgotten) {
+                    tampering::forget_registers(&running.storage);
+                }
             }
         }
     }

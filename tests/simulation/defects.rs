@@ -39,7 +39,7 @@ pub(crate) enum Defect {
     HearingSkipped,
     /// The removal of a node that runs is not told to it, and the others do what it asks for.
     RemovalsForgotten,
-    /// A node that starts has forgotten what it promised and accepted.
+    /// Nodes forget now and then what they have promised and accepted.
     PromisesForgotten,
     /// Participants do not tell others what they have accepted.
     ProposalsUnfinished,

@@ -101,7 +101,7 @@ const DEFECTS: [(Defect, Profile); 20] = [
     (Defect::PiecesIncomplete, Profile::Kills),
     (Defect::HearingSkipped, Profile::Kills),
     (Defect::RemovalsForgotten, Profile::Kills),
-    (Defect::PromisesForgotten, Profile::Restarts),
+    (Defect::PromisesForgotten, Profile::Kills),
     (Defect::ProposalsUnfinished, Profile::Kills),
 ];
 

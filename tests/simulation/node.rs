@@ -8,7 +8,6 @@ use crate::kit::disk::{SimFileSystem, Survival};
 use crate::local_family::{self, LocalFamily};
 use crate::network::{Network, SimTransport, with_large_id};
 use crate::registers::{Followed, Recorder, VALUE_NAME};
-use crate::tampering;
 use alexandra::base::budget::Budget;
 use alexandra::base::clock::Clock;
 use alexandra::base::fs::FileSystem;
@@ -196,9 +195,6 @@ impl Node {
         runtime.block_on(async { clock.start() });
         let entered = runtime.enter();
         let storage = Arc::new(self.open_storage(setup, &clock));
-        if setup.defect == Some(Defect::PromisesForgotten) {
-            tampering::forget_registers(&storage);
-        }
         let Some((identity, beginning)) = self.begin(&storage, clock.now_secs()) else {
             drop(entered);
             storage.close();
