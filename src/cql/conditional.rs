@@ -323,7 +323,7 @@ pub(super) async fn change(
     match done.map_err(|error| CqlError::of_write(error, level, WriteType::Cas))?? {
         CasOutcome::Applied => changes.answer(None, reply),
         CasOutcome::Refused(row) => {
-            changes.answer(Some(&visible(changes.table(), &row.cells)), reply)
+            changes.answer(Some(&visible(changes.table(), &row.cells)), reply);
         }
     }
     Ok(())
