@@ -8,17 +8,14 @@ use alexandra::base::budget::Budget;
 use alexandra::base::worker::Spawner;
 use alexandra::config::settings::ColumnFamilySettings;
 use alexandra::coordinator::{Coordinator, CoordinatorOptions, Peers, ReadOptions};
-use alexandra::model::register::Kept;
 use alexandra::model::schema::Schema;
 use alexandra::net::messenger::Messenger;
-use alexandra::replica::{Follower, Replica, ReplicaOptions};
+use alexandra::replica::{Replica, ReplicaOptions};
 use alexandra::ring::{
     KeyspacePlacements, Partitioner, ReplicaPlacement, ReplicationStrategy, Snitch, Token,
     TokenMetadata,
 };
-use alexandra::schema::{
-    REGISTER_NAME, RegisterOptions, Replication, SavedSchema, SchemaHost, SchemaRegister,
-};
+use alexandra::schema::{RegisterOptions, Replication, SavedSchema, SchemaHost, SchemaRegister};
 use alexandra::storage::{Database, FamilyOptions};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -80,8 +77,6 @@ impl LoneNode {
             host: Box::new(Host(Arc::clone(&coordinator))),
         };
         let register = Arc::new(SchemaRegister::new(register, SavedSchema::default()).unwrap());
-        let follower = Arc::new(SchemaFollower(Arc::clone(&register)));
-        coordinator.follow_register(REGISTER_NAME, follower).unwrap();
         Self { coordinator, register, storage }
     }
 
@@ -97,15 +92,6 @@ fn one_replica() -> ReplicaPlacement {
         strategy: ReplicationStrategy::RackUnaware,
         replication_factor: 1,
         snitch: Snitch::EndPoint,
-    }
-}
-
-#[derive(Debug)]
-struct SchemaFollower(Arc<SchemaRegister>);
-
-impl Follower for SchemaFollower {
-    fn follow(&self, kept: &Kept) {
-        self.0.follow(&kept.value).unwrap();
     }
 }
 
