@@ -519,7 +519,7 @@ fn register(
         host: Box::new(host),
     };
     let register = Arc::new(SchemaRegister::new(options, saved).map_err(NodeError::Leftovers)?);
-    let follower = Arc::new(SchemaFollower(Arc::clone(&register)));
+    let follower = Arc::new(SchemaFollower(Arc::downgrade(&register)));
     let read = member.coordinator().follow_register(REGISTER_NAME, follower);
     read.map_err(NodeError::Register)?;
     Ok(register)

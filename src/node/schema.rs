@@ -14,7 +14,7 @@ use crate::schema::{Replication, SavedSchema, SchemaError, SchemaHost, SchemaReg
 use crate::storage::FamilyOptions;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// The schema at a start.
 #[derive(Debug)]
@@ -84,13 +84,14 @@ impl Host {
     }
 }
 
-/// Has the node follow the schema on which the ring agrees.
+/// Has the node follow the schema on which the ring agrees, as long as the node is there.
 #[derive(Debug)]
-pub(super) struct SchemaFollower(pub(super) Arc<SchemaRegister>);
+pub(super) struct SchemaFollower(pub(super) Weak<SchemaRegister>);
 
 impl Follower for SchemaFollower {
     fn follow(&self, kept: &Kept) {
-        if let Err(error) = self.0.follow(&kept.value) {
+        let Some(register) = self.0.upgrade() else { return };
+        if let Err(error) = register.follow(&kept.value) {
             log::error!("This node does not follow a change of the schema yet: {error}");
         }
     }

@@ -375,7 +375,7 @@ fn names_in_orders_that_came_after_0_6_are_shown_and_read_back() {
         assert_eq!(cells(&fresh, &fresh.files(family)[0]), lines);
     }
     let lines = cells(&stopped, &stopped.files(OF_SUPER)[0]);
-    assert_eq!(lines[..2], ["1:1:x @1 = \"v\" (1 bytes)", "1:2.5:x @1 = \"v\" (1 bytes)"]);
+    assert_eq!(lines[..2], ["1:1.0:x @1 = \"v\" (1 bytes)", "1:2.5:x @1 = \"v\" (1 bytes)"]);
     assert!(lines[2].starts_with("5: @1 deleted (made at "), "{lines:?}");
     let exported = back(OF_SUPER);
     assert_eq!(exported.matches("subColumns").count(), 2, "{exported}");
