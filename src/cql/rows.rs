@@ -176,7 +176,9 @@ impl<'r> Partition<'r> {
     /// Finds the columns of cells. Both are sorted by the names of the cells, unless the family has
     /// another order.
     fn fill(&self, row: &mut Row<'r>, columns: Range<usize>, cells: &'r [Cell]) {
-        let has_rest = matches!(self.table.form, Form::Sparse { has_rest: true, .. });
+        // The rest is the last of the regular columns; tables that have it have no static ones.
+        let has_rest =
+            !columns.is_empty() && matches!(self.table.form, Form::Sparse { has_rest: true, .. });
         let named = if has_rest { columns.start..columns.end - 1 } else { columns.clone() };
         let columns_by_name = &self.table.columns[named.clone()];
         let mut rest = Vec::new();
