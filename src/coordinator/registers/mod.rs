@@ -55,20 +55,20 @@ pub(super) struct Electorate {
 }
 
 impl Electorate {
-    /// Checks that all can take part.
+    /// Leaves out nodes that do not announce that they know registers: those of other versions, and
+    /// those that have just started. Fails if the others are too few.
     fn new(
         view: &Arc<View>,
         live: Endpoints,
         requirement: Requirement,
         local: IpAddr,
     ) -> Result<Self, CoordinatorError> {
-        let knows_registers = |it: &&IpAddr| **it == local || view.peers.registers.contains(*it);
-        match live.iter().find(|it| !knows_registers(it)) {
-            None => Ok(Self { view: Arc::clone(view), live, requirement }),
-            Some(other) => Err(CoordinatorError::Unsendable(format!(
-                "{other} has to take part, and runs a version without conditional writes"
-            ))),
+        let knows_registers = |it: &IpAddr| *it == local || view.peers.registers.contains(it);
+        let live: Endpoints = live.into_iter().filter(knows_registers).collect();
+        if !requirement.is_met_by(live.iter().copied()) {
+            return Err(CoordinatorError::Unavailable);
         }
+        Ok(Self { view: Arc::clone(view), live, requirement })
     }
 }
 
