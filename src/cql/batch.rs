@@ -5,12 +5,11 @@ use super::error::CqlError;
 use super::modify::{ModificationPlan, Stamp, Targets};
 use super::rows::{Partition, Row, drop_hidden};
 use super::terms::Values;
-use super::windows::RowSet;
+use super::windows::{RowSet, slice_of_rows};
 use crate::model::cell::Cell;
 use crate::model::key::RowKey;
 use crate::model::mutation::{MutationBuilder, RowMutation};
 use crate::model::schema::FamilyId;
-use crate::model::slice::Slice;
 use crate::service::{ConsistencyLevel, RowQuery, Service};
 use std::collections::BTreeMap;
 
@@ -95,21 +94,15 @@ async fn read_row(
 ) -> Result<Vec<Cell>, CqlError> {
     let Some((id, family)) = plan.table.stored() else { return Ok(Vec::new()) };
     let table = &plan.table.table;
-    let mut names: Vec<Vec<u8>> = rows.places(table).into_iter().map(|(outer, _)| outer).collect();
-    if names.len() > 1 {
+    let places = rows.places(table);
+    if places.len() > 1 {
         return Err(CqlError::invalid(
             "An element of a list can be changed by its place or value in one row at a time",
         ));
     }
-    if !table.statics().is_empty() {
-        names.push(crate::model::comparator::composite::STATIC.to_vec());
-    }
-    names.retain(|name| !name.is_empty());
-    let slice = if table.in_super_name == 0 {
-        Slice::all(None)
-    } else {
-        Slice::names(family, None, names.iter().map(Vec::as_slice))
-    };
+    let has_row = rows.row(table).is_some();
+    let named = if has_row { &places[..] } else { &[] };
+    let slice = slice_of_rows((table, family), named, !table.statics().is_empty());
     let mut request = service.request();
     let query = RowQuery { family: id, key, slice: &slice };
     let read = service.read(query, level, &mut request);

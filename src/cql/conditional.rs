@@ -13,9 +13,9 @@ use super::reply::Reply;
 use super::rows::{Partition, Row, visible};
 use super::select::count_statics;
 use super::terms::{Expression, Receiver, Typing, Values};
+use super::windows::slice_of_rows;
 use super::wire::Level;
 use crate::model::cell::Cell;
-use crate::model::comparator::composite::STATIC;
 use crate::model::key::RowKey;
 use crate::model::mutation::{MutationBuilder, RowMutation};
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
@@ -376,29 +376,8 @@ impl<'c> Changes<'c> {
 
     /// The rows that the conditions are about, with the static columns if that is needed.
     fn slice(&self) -> Slice {
-        let (table, family) = (self.table(), self.family.1);
-        let outer = |(outer, _): CellPlace| outer;
-        let inner = |(_, inner): CellPlace| inner;
-        if table.in_super_name == 0 {
-            return match table.form {
-                Form::Sparse { .. } => Slice::all(None),
-                Form::Dense => {
-                    let names: Vec<Vec<u8>> = self.places().map(inner).collect();
-                    Slice::names(family, None, names.iter().map(Vec::as_slice))
-                }
-            };
-        }
-        let mut names: Vec<Vec<u8>> = self.places().map(outer).collect();
-        names.sort();
-        names.dedup();
-        if table.form == Form::Dense && names.len() == 1 {
-            let below: Vec<Vec<u8>> = self.places().map(inner).collect();
-            return Slice::names(family, Some(&names[0]), below.iter().map(Vec::as_slice));
-        }
-        if self.reads_statics() {
-            names.push(STATIC.to_vec());
-        }
-        Slice::names(family, None, names.iter().map(Vec::as_slice))
+        let places: Vec<CellPlace> = self.places().collect();
+        slice_of_rows((self.table(), self.family.1), &places, self.reads_statics())
     }
 
     /// Finds a row among the cells of the slice; without a place the static columns alone.

@@ -313,6 +313,26 @@ pub(super) fn place(table: &Table, values: &[Cow<'_, [u8]>]) -> (Vec<u8>, Vec<u8
     (level(outer, table.is_composite.0), level(inner, table.is_composite.1))
 }
 
+/// The slice that has these rows, and the static columns if they are wanted.
+pub(super) fn slice_of_rows(
+    (table, family): (&Table, &ColumnFamilySchema),
+    places: &[(Vec<u8>, Vec<u8>)],
+    with_statics: bool,
+) -> Slice {
+    let mut outer: Vec<&[u8]> = places.iter().map(|(outer, _)| outer.as_slice()).collect();
+    outer.dedup();
+    let inner = || places.iter().map(|(_, inner)| inner.as_slice());
+    match (table.form, &outer[..]) {
+        (Form::Sparse { .. }, _) if table.in_super_name == 0 => Slice::all(None),
+        (Form::Dense, _) if table.in_super_name == 0 => Slice::names(family, None, inner()),
+        (Form::Dense, [only]) => Slice::names(family, Some(only), inner()),
+        _ => {
+            outer.extend(with_statics.then_some(STATIC));
+            Slice::names(family, None, outer)
+        }
+    }
+}
+
 /// Where a reader goes on in a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Resumed {

@@ -367,7 +367,7 @@ impl Cell {
     }
 }
 
-/// What stands in a column name before the first zero byte, if that is something.
+/// The part of a column name before the first zero byte, unless it is empty.
 pub fn prefix_of(name: &[u8]) -> Option<&[u8]> {
     let end = name.iter().position(|byte| *byte == 0).filter(|end| *end > 0)?;
     Some(&name[..end])

@@ -108,7 +108,7 @@ enum Side {
     After,
 }
 
-/// What is deleted from an edge on.
+/// An edge, and the deletion that holds from it to the next one.
 #[derive(Debug)]
 struct Step {
     edge: Edge,

@@ -127,7 +127,7 @@ impl RowVersion {
         if resolver.is_done() {
             return resolver.finish();
         }
-        // What deletions of ranges and prefixes hide is not there.
+        // Cells that deletions of ranges and prefixes hide are left out.
         let mut push = |cell: &Cell| !is_cover(cell) && resolver.push(cell.clone()) == Flow::Done;
         if slice.is_reversed() {
             self.cells.iter().rev().any(&mut push);

@@ -97,7 +97,7 @@ pub enum NodeError {
     /// The schema on which the ring has agreed cannot be read.
     #[error("the schema that the nodes of the ring keep cannot be read: {0}")]
     Register(ReplicaError),
-    /// What was left of dropped tables cannot be removed.
+    /// Files of dropped tables cannot be removed.
     #[error(transparent)]
     Leftovers(FileError),
     /// Its data are of another node or cluster.

@@ -71,7 +71,7 @@ impl Service {
         &self.options.keyspaces
     }
 
-    /// What was made over CQL.
+    /// Keyspaces, tables and types that were made over CQL.
     pub fn register(&self) -> &Arc<SchemaRegister> {
         &self.options.register
     }

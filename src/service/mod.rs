@@ -55,7 +55,7 @@ pub struct ServiceOptions {
     pub cluster_name: String,
     /// All keyspaces and column families, `system` among them.
     pub schema: Arc<Schema>,
-    /// What was made over CQL.
+    /// Keyspaces, tables and types that were made over CQL.
     pub register: Arc<SchemaRegister>,
     /// The keyspaces as configured.
     pub keyspaces: Vec<KeyspaceSettings>,
@@ -188,7 +188,11 @@ impl Service {
             })
         };
         let done = self.options.coordinator.compare_and_set(row, levels, decide, context).await;
-        failure.map_or_else(|| Ok(Ok(done?)), |error| Ok(Err(error)))
+        match (done, failure) {
+            // Once a write was proposed the outcome is unknown instead, whatever failed later.
+            (Err(CoordinatorError::Unavailable), Some(error)) => Ok(Err(error)),
+            (done, _) => Ok(Ok(done?)),
+        }
     }
 
     /// Counts the columns, or super columns, of a row or a super column.

@@ -532,7 +532,7 @@ impl<'f, 's> RowReader<'f, 's> {
         self.prefix_tombstone(place.0, prefix_of(place.1).unwrap_or(place.1))
     }
 
-    /// What the deletions above a slice, and that of the row, leave.
+    /// Visibility of the slice under the deletions above it, and that of the row.
     fn visibility(&self, above: &[Cell]) -> Visibility<'f> {
         let deletion = above.iter().find_map(Cell::super_deletion).unwrap_or(Deletion::NONE);
         let mut visibility = Visibility::new(self.family, self.deletion.merge(deletion));

@@ -77,7 +77,7 @@ const LATER_CELLS: &str = r#"{ "later": [
     ["65", "76", 5, false, 60, 8589934592]
 ] }"#;
 
-/// What is seen of that.
+/// Columns that are seen of that.
 fn later() -> [Row; 1] {
     let column = Column { name: b"e".to_vec(), value: b"v".to_vec(), timestamp: 5 };
     [Row { key: "later".into(), family: STANDARD, entries: vec![Entry::Column(column)] }]

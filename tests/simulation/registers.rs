@@ -37,7 +37,7 @@ const LONGEST_REST_MS: u64 = 900;
 const LIST: &[u8] = b"list";
 const LAST: &[u8] = b"last";
 
-/// What a node has followed, in order, each with the number of the start.
+/// Values that a node has followed, in order, each with the number of the start.
 pub(crate) type Followed = Arc<Mutex<Vec<(u64, Kept)>>>;
 
 /// Takes down what a node follows.
@@ -53,7 +53,7 @@ impl Follower for Recorder {
     }
 }
 
-/// What a client asks for.
+/// Request of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wish {
     Read,
@@ -73,7 +73,7 @@ impl Wish {
     }
 }
 
-/// What a client was told.
+/// Answer to a client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Answer {
     Applied,

@@ -23,7 +23,7 @@ pub(super) struct Poll {
     asked: Endpoints,
     requirement: Requirement,
     granted: Endpoints,
-    /// What they have told.
+    /// Answers of those that have granted it.
     told: Told,
     /// Participants that have refused or failed.
     lost: Endpoints,
@@ -32,10 +32,10 @@ pub(super) struct Poll {
     is_over: bool,
 }
 
-/// What is settled, and what was accepted since.
+/// The last decision that is settled, and a later proposal that was accepted.
 pub(super) type Promise = (Decision, Option<Proposal>);
 
-/// What participants have told when they granted something.
+/// Answers of participants that have granted a question.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) promises: Vec<Promise>,

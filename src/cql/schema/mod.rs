@@ -53,7 +53,7 @@ pub(super) struct Ground {
 pub(super) type Changed = Result<Option<Definitions>, CqlError>;
 
 impl Ground {
-    /// What a node knows now.
+    /// The knowledge of a node at this time.
     pub(super) fn new(
         service: &Service,
         in_use: Option<&str>,
@@ -128,7 +128,7 @@ pub(super) fn truncate(table: &QualifiedName, ground: &Ground, now: &Definitions
     })
 }
 
-/// What a statement says to clients when it has changed something.
+/// The change that clients are told of when a statement has changed something.
 pub(super) fn told(statement: &SchemaStatement, in_use: Option<&str>) -> SchemaChange {
     use SchemaStatement::{
         AlterKeyspace, AlterTable, AlterType, CreateKeyspace, CreateTable, CreateType,

@@ -23,9 +23,9 @@ pub enum Ask {
 pub enum Vote {
     /// It has promised.
     Promised {
-        /// What was settled last, as far as it knows.
+        /// The last decision that it knows to be settled.
         settled: Decision,
-        /// What it has accepted since, last.
+        /// The last proposal that it has accepted after that.
         accepted: Option<Proposal>,
     },
     /// It has accepted.
@@ -90,7 +90,7 @@ impl Register {
         &self.kept
     }
 
-    /// What it keeps, alone.
+    /// The value that it keeps.
     pub fn into_kept(self) -> Kept {
         self.kept
     }

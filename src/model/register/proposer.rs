@@ -31,7 +31,7 @@ pub enum Next {
     Unknown,
 }
 
-/// What became of a change.
+/// Fate of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Decided,
@@ -109,7 +109,7 @@ impl Proposer {
     }
 }
 
-/// What became of a change of this origin, if that is the last decision which is decided or may be.
+/// Fate of a change of this origin, where `last` is the last decision that is decided or may be.
 /// Origins ascend in the order of decisions.
 fn fate(own: Ballot, last: Decision) -> Fate {
     let Decision { origin, previous, .. } = last;

@@ -52,7 +52,7 @@ enum Phase {
     Applying(Proposal),
 }
 
-/// What a call has told its client.
+/// Answer of a call to its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Changed,

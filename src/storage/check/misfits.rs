@@ -23,7 +23,7 @@ pub struct Misfit {
     pub reason: InvalidValue,
 }
 
-/// What does not fit in a file.
+/// Cells and keys of a file that do not fit their types.
 #[derive(Debug, Default)]
 pub struct Misfits {
     /// In the order of the file.

@@ -34,7 +34,7 @@
 //! * row keys are escaped as JSON asks for. A key that is not UTF-8 is written as `"\u0000hex:"`
 //!   and its bytes in hexadecimal digits; so is one that itself begins like this.
 
-/// What stands in a column that is the deletion of a prefix or of a range of columns.
+/// The fourth value of a column that deletes a prefix, or a range, of columns.
 const PREFIX: &str = "prefix";
 const RANGE: &str = "range";
 
