@@ -17,7 +17,7 @@ try:
     from alexandra.connection import Connection, has_accelerator
     from bloggy.paging import Page
     from bloggy.weblog import KEYSPACE, Blog, BlogError
-    from cassandra.ttypes import (
+    from cassandra_thrift.ttypes import (
         Column,
         ColumnOrSuperColumn,
         ColumnParent,

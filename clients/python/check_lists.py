@@ -7,7 +7,7 @@ from alexandra import timeuuid
 from bloggy import months
 from bloggy.recount import recount
 from bloggy.weblog import FRONT_PAGE, KEYSPACE, Blog, BlogError, author_list
-from cassandra.ttypes import ColumnPath, ConsistencyLevel
+from cassandra_thrift.ttypes import ColumnPath, ConsistencyLevel
 
 ONE = ConsistencyLevel.ONE
 # Tags whose entries have been interrupted.

@@ -61,30 +61,51 @@ class Layout(NamedTuple):
         return [self.row(bucket) for bucket in buckets]
 
 
+class Layouts:
+    """Layouts as of now or of a moment ago.
+
+    `read` reads the numbers of a post, by the names of the layout's fields; none where it is not
+    known.
+    """
+
+    def __init__(self, read, refresh_s=REFRESH_S):
+        self._read = read
+        self._refresh_s = refresh_s
+        self._known = {}
+
+    def of(self, post, fresh=False):
+        """Where the likes of a post are; raises LikesError for one that is not known."""
+        layout, read_at = self._known.get(post, (None, 0))
+        now = time.monotonic()
+        if layout is None or fresh or now - read_at > self._refresh_s:
+            found = self._read(post)
+            if "buckets" not in found:
+                raise LikesError(f"there is no post {post}")
+            layout = Layout(post, **found)
+            self._known[post] = (layout, now)
+        return layout
+
+    def forget(self, post):
+        """Reads the layout again when it is needed next."""
+        self._known.pop(post, None)
+
+
 class Likes:
     """Likes and unlikes posts over one client."""
 
     def __init__(self, client, refresh_s=REFRESH_S):
         self._keyspace = Keyspace(client, KEYSPACE)
-        self._refresh_s = refresh_s
-        self._layouts = {}
+        self._layouts = Layouts(self._read_layout, refresh_s)
 
     def begin(self, post, buckets):
         """A new post with so many buckets; nothing changes where it is known already."""
         enough(buckets)
-        if not self._read_layout(post):
+        if "buckets" not in self._read_layout(post):
             self.set_layout(Layout(post, buckets))
 
     def layout(self, post, fresh=False):
         """Where the likes of a post are, as of now or of a moment ago."""
-        layout, read_at = self._layouts.get(post, (None, 0))
-        now = time.monotonic()
-        if layout is None or fresh or now - read_at > self._refresh_s:
-            layout = self._read_layout(post)
-            if not layout:
-                raise LikesError(f"there is no post {post}")
-            self._layouts[post] = (layout, now)
-        return layout
+        return self._layouts.of(post, fresh)
 
     def set_layout(self, layout):
         """Writes a layout: one row, and so one step for who reads it."""
@@ -95,7 +116,7 @@ class Likes:
                 gone = delete(stamp, [name.encode()])
                 changes.append(put(name.encode(), b"%d" % number, stamp) if number else gone)
         self._keyspace.mutate({layout.post: {"Posts": changes}})
-        self._layouts.pop(layout.post, None)
+        self._layouts.forget(layout.post)
 
     def like(self, post, users):
         """Users like a post: `{user: time}`, in one batch."""
@@ -119,5 +140,4 @@ class Likes:
 
     def _read_layout(self, post):
         columns = self._keyspace.slice(post, "Posts")
-        found = {each.name.decode(): int(each.value) for each in columns}
-        return Layout(post, **found) if "buckets" in found else None
+        return {each.name.decode(): int(each.value) for each in columns}

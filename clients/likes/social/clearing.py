@@ -1,7 +1,7 @@
 """Deletes all there is: a seed beside another one would be none that a plain model has."""
 
 from alexandra.keyspace import between, delete
-from cassandra.ttypes import ColumnParent, KeyRange
+from cassandra_thrift.ttypes import ColumnParent, KeyRange
 
 from .design import COLUMNS
 

@@ -3,7 +3,7 @@
 import uuid
 
 from alexandra.keyspace import between, delete, put
-from cassandra.ttypes import ColumnParent, KeyRange
+from cassandra_thrift.ttypes import ColumnParent, KeyRange
 
 from .design import COLUMNS, Design, moment, moment_of
 

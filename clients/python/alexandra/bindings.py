@@ -18,6 +18,8 @@ _ROOT = _HERE.parent.parent
 # Another IDL, say that of an older server, can be named by the environment.
 IDL = Path(os.environ.get("CASSANDRA_IDL", _ROOT / "cassandra.thrift"))
 GENERATED = _HERE / "gen-py"
+# The compiler calls the package `cassandra`, which is the name of the CQL driver's too.
+_PACKAGE = GENERATED / "cassandra_thrift"
 
 
 def _bring_up_to_date():
@@ -30,7 +32,7 @@ def _bring_up_to_date():
     try:
         # Of several first runs at a time one does the work and the others wait for it.
         fcntl.flock(folder, fcntl.LOCK_EX)
-        made_from = GENERATED / "cassandra.thrift"
+        made_from = _PACKAGE / "cassandra.thrift"
         if not made_from.is_file() or made_from.read_bytes() != idl:
             _generate()
             # Written last: its presence says that the rest is complete.
@@ -52,6 +54,7 @@ def _generate():
         ) from None
     if made.returncode != 0:
         raise ImportError(f"the Thrift compiler refuses {IDL}:\n{made.stdout}{made.stderr}")
+    (GENERATED / "cassandra").rename(_PACKAGE)
 
 
 try:
@@ -65,7 +68,7 @@ except ImportError as error:
 _bring_up_to_date()
 sys.path.insert(0, str(GENERATED))
 
-from cassandra import Cassandra  # noqa: E402
-from cassandra import ttypes  # noqa: E402
+from cassandra_thrift import Cassandra  # noqa: E402
+from cassandra_thrift import ttypes  # noqa: E402
 
 __all__ = ["Cassandra", "ttypes"]

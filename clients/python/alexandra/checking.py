@@ -2,9 +2,13 @@
 
 import sys
 from functools import partial
+from pathlib import Path
 
+from . import program
 from .connection import Connection
-from .program import parser, run
+
+# Which check this is.
+NAME = Path(sys.argv[0]).name
 
 
 class Difference(Exception):
@@ -39,9 +43,18 @@ def main(description, scenario):
     `scenario(open_connection, answers)` opens as many connections as it needs. The program exits
     with 1 at the first difference, and says which.
     """
-    arguments = parser("check.py", description)
+    run(parser(description).parse_args(), scenario)
+
+
+def parser(description):
+    """A parser with the options that every check has."""
+    arguments = program.parser(NAME, description)
     arguments.add_argument("--transport", choices=["buffered", "framed", "both"], default="both")
-    options = arguments.parse_args()
+    return arguments
+
+
+def run(options, scenario, failures=()):
+    """Runs the scenario of `main` as the options say."""
     chosen = ["framed"] if options.framed else [options.transport]
     transports = ["buffered", "framed"] if chosen == ["both"] else chosen
 
@@ -55,6 +68,6 @@ def main(description, scenario):
             print(f"{transport}: {answers.count} answers as they are due")
             # A check that compares nothing has not passed.
             if not answers.count:
-                sys.exit("check.py: nothing was compared")
+                sys.exit(f"{NAME}: nothing was compared")
 
-    run(options, "check.py", work, [Difference])
+    program.run(options, NAME, work, [Difference, *failures])

@@ -6,8 +6,8 @@ Row keys are text; names and values of columns are bytes. What is not here is a 
 
 import time
 
-from .bindings import ttypes  # This one finds the generated package `cassandra`.
-from cassandra.ttypes import (
+from .bindings import ttypes  # This one finds the generated package.
+from cassandra_thrift.ttypes import (
     Column,
     ColumnOrSuperColumn,
     ColumnParent,

@@ -38,10 +38,16 @@ port = number(1, 65535)
 
 def parser(name, description):
     """A parser with the options that every program has."""
+    made = server_parser(name, description, 9160)
+    made.add_argument("--framed", action="store_true", help="framed instead of buffered")
+    return made
+
+
+def server_parser(name, description, default_port):
+    """A parser with the options that find a server, whatever is spoken to it."""
     made = _Parser(prog=name, description=description)
     made.add_argument("--host", type=_host, default="127.0.0.1")
-    made.add_argument("--port", type=port, default=9160)
-    made.add_argument("--framed", action="store_true", help="framed instead of buffered")
+    made.add_argument("--port", type=port, default=default_port)
     return made
 
 

@@ -9,8 +9,8 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
 
-from alexandra.keyspace import between, delete, put  # Finds the generated package `cassandra`.
-from cassandra.ttypes import ColumnParent, KeyRange, SlicePredicate
+from alexandra.keyspace import between, delete, put  # Finds the generated package.
+from cassandra_thrift.ttypes import ColumnParent, KeyRange, SlicePredicate
 
 from .weblog import NEEDED, Entry, columns_of, text_of
 

@@ -3,8 +3,8 @@
 import time
 from dataclasses import dataclass
 
-from alexandra.bindings import ttypes  # This one finds the generated package `cassandra`.
-from cassandra.ttypes import ColumnParent, ConsistencyLevel, KeyRange, SlicePredicate
+from alexandra.bindings import ttypes  # This one finds the generated package.
+from cassandra_thrift.ttypes import ColumnParent, ConsistencyLevel, KeyRange, SlicePredicate
 
 from .ring import ScanError, token_function
 from .servers import FAILURES, PATIENCE_S, PAUSE_S
