@@ -99,12 +99,12 @@ def _liked(open_connection, options):
         at = Likes(client).liked_at(options.post, options.user)
     if at is None:
         raise LikesError(f"{options.user} does not like {options.post}")
-    print(_moment(at))
+    print(program.moment(at))
 
 
 def _likers(open_connection, options):
     with closing(Reader(open_connection).likers(options.post)) as likers:
-        program.show(f"{_moment(liker.at)}  {liker.user}"
+        program.show(f"{program.moment(liker.at)}  {liker.user}"
                      for liker in islice(likers, options.first))
 
 
@@ -129,10 +129,6 @@ def _sweep(open_connection, options):
 
 def _measure(open_connection, options):
     print("\n".join(["", *Measure(open_connection, options).lines()]))
-
-
-def _moment(at):
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at // 1_000_000))
 
 
 if __name__ == "__main__":

@@ -54,11 +54,19 @@ class Layout(NamedTuple):
         return self.row(bucket_of(user, self.buckets))
 
     def rows_of(self, user):
-        """Where a user's like is written: one row, or two for some while the post grows."""
+        """Where a user's like is written."""
+        return [self.row(bucket) for bucket in self.buckets_of(user)]
+
+    def buckets_of(self, user):
+        """The buckets of those rows: one, or two for some users while the post grows."""
         buckets = {bucket_of(user, self.buckets)}
         if self.following:
             buckets.add(bucket_of(user, self.following))
-        return [self.row(bucket) for bucket in buckets]
+        return buckets
+
+    def reads(self, bucket, user):
+        """Whether a user found in a bucket belongs there, and is not a copy left to be swept."""
+        return not self.former or bucket_of(user, self.buckets) == bucket
 
 
 class Layouts:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from alexandra.keyspace import Keyspace
 
-from .jump import bucket_of
 from .post import KEYSPACE, Likes
 
 WORKERS = 8
@@ -77,7 +76,7 @@ class Reader:
             del columns[size:]
             asked = None
             for number, column in enumerate(columns):
-                if not layout.former or bucket_of(column.name.decode(), layout.buckets) == bucket:
+                if layout.reads(bucket, column.name.decode()):
                     yield column
                 if number == 0 and following:
                     size = self._page

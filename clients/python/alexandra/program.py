@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+import time
 
 from thrift.Thrift import TApplicationException
 from thrift.transport.TTransport import TTransportException
@@ -117,3 +118,8 @@ def show(lines):
             # At its end Python would try to write the rest.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return
+
+
+def moment(microseconds):
+    """A moment of Unix time as text, in UTC."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(microseconds // 1_000_000))
