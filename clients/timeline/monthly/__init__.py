@@ -1,0 +1,1 @@
+"""Short messages by user and month, in CQL."""
