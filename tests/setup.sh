@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what the tests need besides Rust: the C compiler that Rust links with, the Thrift
-# libraries of Python and Ruby, which the old clients below clients/ are written on, and the Thrift
-# compiler, which makes their bindings.
+# libraries of Python and Ruby, which the old clients below clients/ are written on, the Thrift
+# compiler, which makes their bindings, and the CQL driver of Python.
 #
 # For Debian and its descendants; elsewhere it only says what is missing. It uses sudo unless it is
 # run by root, installs nothing that is there already, and is done at once where all of it is.
@@ -15,6 +15,8 @@ missing() {
     /usr/bin/python3 -c 'import thrift.protocol.fastbinary' 2>/dev/null || echo python3-thrift
     # The library imports it, but its package does not ask for it.
     /usr/bin/python3 -c 'import six' 2>/dev/null || echo python3-six
+    # Not every build of the driver has an event loop, which this module looks for.
+    /usr/bin/python3 -c 'import cassandra.cluster' 2>/dev/null || echo python3-cassandra
     [ -x /usr/bin/ruby ] || echo ruby
     /usr/bin/ruby -e 'require "thrift"' 2>/dev/null || echo ruby-thrift
     command -v thrift >/dev/null || echo thrift-compiler
@@ -26,7 +28,7 @@ if ! command -v cargo >/dev/null; then
 fi
 packages=$(missing | tr '\n' ' ')
 if [ -z "$packages" ]; then
-    echo "Nothing to install: the compilers, Python, Ruby and their Thrift libraries are here."
+    echo "Nothing to install: the compilers, Python, Ruby and their libraries are here."
     exit 0
 fi
 if ! command -v apt-get >/dev/null; then

@@ -129,6 +129,10 @@ fn keyspace() -> String {
                     CompareSubcolumnsWith="UTF8Type"/>
       <ColumnFamily Name="visits"
                     CompareWith="CompositeType(UTF8Type,ReversedType(LongType))"/>
+      <ColumnFamily Name="authors" CompareWith="UTF8Type" KeyName="author">
+        <Column Name="email" Type="text"/>
+        <Column Name="posts" Type="int"/>
+      </ColumnFamily>
       <ReplicaPlacementStrategy>{locator}.RackUnawareStrategy</ReplicaPlacementStrategy>
       <ReplicationFactor>1</ReplicationFactor>
       <EndPointSnitch>{locator}.EndPointSnitch</EndPointSnitch>
