@@ -23,8 +23,8 @@ except ImportError as missing:
     sys.exit(f"check_cql.py: {missing}")
 
 LIKES = 3000
-# From the buckets of a post to more of them.
-SHARED, MORE = 256, 300
+# Buckets of a post that grows, before and after.
+FEW, MORE = 8, 12
 # Much smaller than a bucket of a post in few buckets, so that there are pages.
 PAGE = 7
 # Layouts are used so long in this check, and given so long to be known to all.
@@ -32,7 +32,7 @@ REFRESH_S, SETTLE_S = 0.05, 1
 
 
 class Counting:
-    """A session that counts what it is asked to execute, and how much of it is under way."""
+    """A session that counts what it is asked to execute."""
 
     def __init__(self, session):
         self._session = session
@@ -158,7 +158,7 @@ def shared(thrift, session, answers, buckets):
 def growth(thrift, run):
     """More buckets: CQL writes to both places, and skips the copies until they are swept."""
     user = next(user for user in run.due
-                if jump.bucket_of(user, SHARED) != jump.bucket_of(user, MORE))
+                if jump.bucket_of(user, FEW) != jump.bucket_of(user, MORE))
     layout = thrift.likes.layout(run.post, fresh=True)
     thrift.likes.set_layout(layout._replace(following=MORE))
     time.sleep(2 * REFRESH_S)
@@ -196,8 +196,8 @@ def scenario(open_connection, session, answers):
     with open_connection() as client:
         thrift = Thrift(open_connection, client)
         begun_in_cql(thrift, session, answers)
-        shared(thrift, session, answers, 8)
-        growth(thrift, shared(thrift, session, answers, SHARED))
+        growth(thrift, shared(thrift, session, answers, FEW))
+        shared(thrift, session, answers, BUCKETS)
     own(session, answers)
 
 
