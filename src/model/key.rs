@@ -14,6 +14,11 @@ impl RowKey {
         Self(bytes.into())
     }
 
+    /// Whether it is UTF-8. Nodes of 0.6 have no other keys.
+    pub fn is_text(&self) -> bool {
+        str::from_utf8(&self.0).is_ok()
+    }
+
     /// The bytes of the key.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

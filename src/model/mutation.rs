@@ -13,7 +13,7 @@
 use super::cell::{Cell, CellParts, CellState, Expiry};
 use super::deletion::Deletion;
 use super::key::RowKey;
-use super::range_deletion::{NameRange, encode_range};
+use super::range_deletion::{self, NameRange, encode_range};
 use super::schema::{FamilyId, Schema};
 use crate::base::bytes::{ByteReader, ByteWriter, Malformed};
 use crate::base::context::TooLarge;
@@ -106,10 +106,10 @@ impl RowMutation {
         &self.record
     }
 
-    /// Whether 0.6 has cells like these.
+    /// Whether 0.6 has such keys and such cells.
     pub fn is_original(&self) -> bool {
         let mut cells = self.families.iter().flat_map(|family| &family.cells);
-        cells.all(|cell| cell.state().is_original())
+        cells.all(|cell| cell.state().is_original()) && self.key.is_text()
     }
 
     /// Memory that it takes, in bytes.
@@ -294,10 +294,15 @@ impl<'a> MutationBuilder<'a> {
         self.delete(CellState::PrefixTombstone, place, deletion)
     }
 
-    /// Deletes a range of columns, or of super columns in a super column family.
+    /// Deletes a range of columns, or of super columns in a super column family. An empty range
+    /// deletes nothing.
     pub fn delete_range(&mut self, range: NameRange<'_>, deletion: Deletion) -> &mut Self {
         let schema = self.schema;
-        let super_name = schema.family(self.current().family).range_super_name();
+        let family = schema.family(self.current().family);
+        if range_deletion::is_empty(family.comparator(), range) {
+            return self;
+        }
+        let super_name = family.range_super_name();
         let name = encode_range(range);
         self.delete(CellState::RangeTombstone, (super_name, &name), deletion)
     }

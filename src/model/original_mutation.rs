@@ -108,8 +108,18 @@ pub fn read_mutation(
     Ok(builder.finish())
 }
 
+/// First byte of a row key that is not text, before its own bytes. No UTF begins so, and no 0.6
+/// has such keys.
+pub const OTHER_KEY: u8 = 0xff;
+
 /// Reads a row key.
 pub fn read_key(reader: &mut ByteReader<'_>) -> Result<RowKey, DecodeError> {
+    let at = reader.position();
+    if let [OTHER_KEY, key @ ..] = reader.clone().prefixed()? {
+        reader.prefixed()?;
+        let key = RowKey::new(key);
+        return if key.is_text() { Err(DecodeError::Malformed(at)) } else { Ok(key) };
+    }
     let key = reader.utf()?;
     if key.is_empty() {
         return Err(DecodeError::EmptyKey);

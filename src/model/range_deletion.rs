@@ -68,9 +68,13 @@ pub(super) fn is_range_of(comparator: &Comparator, name: &[u8]) -> bool {
         Bound::Unbounded => true,
         Bound::Included(name) | Bound::Excluded(name) => comparator.can_sort(name),
     };
-    decode_range(name).is_some_and(|(start, end)| {
-        can_sort(start) && can_sort(end) && !is_before(comparator, end, start)
-    })
+    decode_range(name)
+        .is_some_and(|range| can_sort(range.0) && can_sort(range.1) && !is_empty(comparator, range))
+}
+
+/// Whether the range ends before it begins.
+pub(super) fn is_empty(comparator: &Comparator, (start, end): NameRange<'_>) -> bool {
+    is_before(comparator, end, start)
 }
 
 /// Whether two ranges have a place in common.

@@ -281,12 +281,12 @@ impl Messenger {
         *self.cells.write() = nodes;
     }
 
-    /// Fails if a mutation must not be sent to a node, which cannot read all of its cells.
+    /// Fails if a mutation must not be sent to a node, which cannot read all of it.
     pub fn check_cells(&self, mutation: &RowMutation, to: IpAddr) -> Result<(), EncodeError> {
         if mutation.is_original() || self.cells.read().contains(&to) {
             return Ok(());
         }
-        Err(EncodeError::LaterCells)
+        Err(EncodeError::LaterCells(to))
     }
 
     /// Number of requests under way.

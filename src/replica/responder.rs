@@ -1,7 +1,7 @@
 //! Work of a replica for other nodes: their requests and the answers.
 
 use super::hints::{HintError, HintStore};
-use super::verbs::{RangeQuery, Replica, ReplicaError, RowQuery};
+use super::verbs::{RangeQuery, Replica, ReplicaError, RowQuery, VersionedRow};
 use crate::base::context::RequestContext;
 use crate::model::mutation::{DecodeError, RowMutation};
 use crate::model::register::Ask;
@@ -270,6 +270,7 @@ impl Responder {
         let command = ReadCommand::decode(message.body, &self.options.schema)?;
         let wants_full_digest = message.header(&FULL_DIGEST.name).is_some();
         let is_of_ours = wants_full_digest || message.header(&TAKES_REFUSAL.name).is_some();
+        let from = message.from;
         let family = Arc::clone(self.options.schema.family(command.family));
         let replica = Arc::clone(&self.options.replica);
         let messenger = Arc::clone(&self.options.messenger);
@@ -291,7 +292,7 @@ impl Responder {
                 context.take(REPLY_COPIES * bytes).map_err(ReplicaError::from)?;
             }
             if !is_of_ours && !version.is_original() {
-                return Err(EncodeError::LaterCells.into());
+                return Err(EncodeError::LaterCells(from).into());
             }
             let reply = match (digest_only, wants_full_digest) {
                 (false, _) => ReadReply::Data { key, version },
@@ -310,14 +311,16 @@ impl Responder {
         let family = Arc::clone(schema.family(command.family));
         let (replica, messenger) = (Arc::clone(replica), Arc::clone(messenger));
         let is_of_ours = message.header(&TAKES_REFUSAL.name).is_some();
+        let is_original = |(key, row): &VersionedRow| key.is_text() && row.is_original();
+        let from = message.from;
         let mut context = self.request(self.reply_memory());
         Ok(Box::pin(async move {
             let RangeCommand { family: id, slice, range, max_rows } = command;
             let rows = RangeQuery { family: id, range: &range, slice: &slice, max_rows };
             let scan = replica.scan_versions(rows, &mut context).await;
             let rows = scan.wait(&mut context).await?;
-            if !is_of_ours && !rows.iter().all(|(_, version)| version.is_original()) {
-                return Err(EncodeError::LaterCells.into());
+            if !is_of_ours && !rows.iter().all(is_original) {
+                return Err(EncodeError::LaterCells(from).into());
             }
             let bytes = rows.iter().map(|(_, version)| least_bytes(version)).sum();
             messenger.check_body(bytes)?;

@@ -16,7 +16,7 @@ use crate::base::bytes::ByteReader;
 use crate::base::java::{JavaReader, JavaWriter, TooLong};
 use crate::model::key::RowKey;
 use crate::model::mutation::DecodeError;
-use crate::model::original_mutation::{check_end, family_named};
+use crate::model::original_mutation::{OTHER_KEY, check_end, family_named};
 use crate::model::schema::{FamilyId, Schema};
 use crate::ring::{Partitioner, Token, TokenRange};
 use std::net::IpAddr;
@@ -236,12 +236,18 @@ impl<A: Body, B: Body> Body for (A, B) {
     }
 }
 
-/// Appends a row key as text. Bytes that are not UTF-8 would arrive as the key of another row.
+/// Appends a row key, as UTF if it is text. Other keys are for nodes that announce
+/// [`CELLS`](crate::net::extensions::CELLS).
 pub(super) fn put_key(out: &mut Vec<u8>, key: &RowKey) -> Result<(), EncodeError> {
-    if str::from_utf8(key.as_bytes()).is_err() {
-        return Err(EncodeError::KeyNotText);
+    if key.is_text() {
+        return Ok(out.put_utf(key.as_bytes())?);
     }
-    Ok(out.put_utf(key.as_bytes())?)
+    let length = key.as_bytes().len() + 1;
+    let length = u16::try_from(length).map_err(|_| TooLong(length))?;
+    out.extend_from_slice(&length.to_be_bytes());
+    out.push(OTHER_KEY);
+    out.extend_from_slice(key.as_bytes());
+    Ok(())
 }
 
 /// Appends a row key of any bytes behind a `u16` length: an import may bring keys that are not

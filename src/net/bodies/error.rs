@@ -7,6 +7,7 @@ use crate::model::original_mutation::clipped;
 use crate::model::schema::ColumnFamilySchema;
 use crate::net::extensions::CELLS;
 use crate::ring::TokenError;
+use std::net::IpAddr;
 
 /// Why the body of a message from a peer is not taken. None of it was applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,15 +70,13 @@ pub enum EncodeError {
     /// A key of many characters beyond the basic plane, which take more bytes than in UTF-8.
     #[error(transparent)]
     TooLong(#[from] TooLong),
-    /// A key of bytes, which came from a client of a later version than 0.6.
-    #[error("the row key is not UTF-8, and other nodes know no other keys")]
-    KeyNotText,
-    /// A value that expires, or a deletion that only CQL has, for a node that does not know them.
+    /// A key that is not text, a value that expires, or a deletion that only CQL has, for a node
+    /// that does not know them.
     #[error(
-        "the node does not announce {CELLS}: it cannot have values that expire, nor deletions of \
-         ranges and collections"
+        "the node {0} does not announce {CELLS}: it cannot have row keys that are not text, values \
+         that expire, nor deletions of ranges and collections. Replace it by a node that does"
     )]
-    LaterCells,
+    LaterCells(IpAddr),
     /// The range of tokens has no form on the wire: it is empty, or ends before a token.
     #[error("the range of rows cannot be sent")]
     Range,
