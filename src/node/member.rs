@@ -15,6 +15,8 @@ mod receiver;
 mod registers;
 mod settle;
 
+pub(super) use settle::JOIN_PATIENCE;
+
 use gossip::{Gossip, is_told_of_removal, readiness_of, readiness_text};
 
 use super::handoff::Handoff;

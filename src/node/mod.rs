@@ -270,6 +270,8 @@ impl Node {
         if is_first {
             self.take_part();
             self.member.settle().await;
+            let has_rows = self.start_mode == StartMode::Member;
+            self.member.catch_up(has_rows.then_some(member::JOIN_PATIENCE)).await;
         }
         self.member.operations().become_member(&self.start_mode).await?;
         if SavedPlace::read(&self.storage).map_err(IdentityError::from)? == SavedPlace::Left {

@@ -16,6 +16,7 @@ pub(crate) const READY: u8 = 0x02;
 const AUTHENTICATE: u8 = 0x03;
 const OPTIONS: u8 = 0x05;
 const SUPPORTED: u8 = 0x06;
+const QUERY: u8 = 0x07;
 pub(crate) const REGISTER: u8 = 0x0B;
 pub(crate) const EVENT: u8 = 0x0C;
 const AUTH_RESPONSE: u8 = 0x0F;
@@ -59,6 +60,14 @@ impl CqlClient {
         self.0.write_all(&frame).unwrap();
         let answer = self.answer();
         assert_eq!(answer.stream, 9);
+        answer
+    }
+
+    /// Runs a statement at ALL, which must succeed.
+    pub(crate) fn query(&mut self, text: &str) -> Answer {
+        let length = (text.len() as u32).to_be_bytes();
+        let answer = self.ask(QUERY, &[&length, text.as_bytes(), b"\0\x05\0"].concat());
+        assert_ne!(answer.opcode, ERROR, "{text}: {}", answer.text());
         answer
     }
 

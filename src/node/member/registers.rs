@@ -10,7 +10,7 @@ pub(super) struct News {
     name: RowKey,
     /// The own version.
     version: i64,
-    from: IpAddr,
+    pub(super) from: IpAddr,
 }
 
 impl Member {

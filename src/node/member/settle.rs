@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Longest wait of a starting node for any news, before it serves on its own.
-const JOIN_PATIENCE: Duration = Duration::from_secs(10);
+pub(in crate::node) const JOIN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The same if others answer and ignore its state. They have just forgotten a node at this address,
 /// or are about to, and for [`RING_DELAY`] after that they ignore it.
@@ -63,6 +63,30 @@ impl Member {
                 self.warn_of_silence(knowledge);
                 return;
             }
+            tokio::time::sleep(JOIN_POLL).await;
+        }
+    }
+
+    /// Waits until this node keeps what others do of registers, as the schema: a node that joins
+    /// collects the rows of the tables that it knows. `patience` is for one that has its rows.
+    pub async fn catch_up(&self, patience: Option<Duration>) {
+        let (begun, mut warned) = (Instant::now(), Instant::now());
+        loop {
+            let news = self.compare_registers(&mut self.lock());
+            let Some(first) = news.first() else { return };
+            let is_over = patience.is_some_and(|patience| begun.elapsed() >= patience);
+            if is_over || warned.elapsed() >= JOIN_PATIENCE {
+                let next = if is_over { "serves without it" } else { "waits" };
+                log::warn!(
+                    "{} has a newer schema, and has not sent it: this node {next}",
+                    first.from
+                );
+                warned = Instant::now();
+            }
+            if is_over {
+                return;
+            }
+            self.learn(news);
             tokio::time::sleep(JOIN_POLL).await;
         }
     }

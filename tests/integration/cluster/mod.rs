@@ -3,6 +3,7 @@
 
 mod anti_entropy;
 mod cql_events;
+mod cql_tables;
 mod damage;
 mod dev_cluster;
 mod disturbances;
