@@ -316,6 +316,7 @@ impl From<ChangeError<CqlError>> for CqlError {
             ChangeError::Change(error) => error,
             ChangeError::Refused(why) => Self::invalid(why),
             ChangeError::Conflict(why) => Self::config(why.to_string()),
+            ChangeError::TooDeep => Self::invalid(error.to_string()),
             // The text names the nodes that are missing, so it goes to the client.
             ChangeError::Disagreement(why) => {
                 Self::new(ErrorKind::Server { cause: why.clone() }, why)

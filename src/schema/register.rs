@@ -10,6 +10,7 @@ use crate::base::fs::FileSystem;
 use crate::base::lock::{Mutex, rank};
 use crate::config::settings::{ColumnFamilySettings, SYSTEM_KEYSPACE};
 use crate::model::schema::{ColumnFamilySchema, FamilyId, Schema};
+use crate::model::types::MAX_TYPE_DEPTH;
 use crate::ring::{KeyspacePlacements, ReplicaPlacement};
 use crate::storage::database::{Database, SchemaChangeError};
 use crate::storage::error::FileError;
@@ -89,6 +90,11 @@ pub enum ChangeError<E> {
     /// The definitions make no sense.
     #[error(transparent)]
     Conflict(SchemaConflict),
+    /// User types within user types, each of which is stored with all that it holds.
+    #[error(
+        "types can be nested at most {MAX_TYPE_DEPTH} deep, user types with all that they hold"
+    )]
+    TooDeep,
     /// The nodes of the ring hold what this version cannot read.
     #[error("the schema of the ring was written by a later version of the server")]
     Unreadable,
@@ -148,7 +154,12 @@ impl SchemaRegister {
         }
         let next = Definitions { version: now.version + 1, ..changed };
         families(&next).map_err(ChangeError::Conflict)?;
-        Ok(Some(encoding::encode(&next).into_bytes()))
+        let text = encoding::encode(&next);
+        // What nodes cannot read would end all later changes.
+        if encoding::decode(&text).as_ref() != Some(&next) {
+            return Err(ChangeError::TooDeep);
+        }
+        Ok(Some(text.into_bytes()))
     }
 
     /// Makes this node follow a value of the register. Waits for the disk.

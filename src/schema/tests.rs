@@ -15,7 +15,7 @@ use crate::model::mutation::MutationBuilder;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
 use crate::model::slice::Slice;
 use crate::model::table::{Column, ColumnKind, Table};
-use crate::model::types::Native;
+use crate::model::types::{CqlType, MAX_TYPE_DEPTH, Native};
 use crate::ring::{KeyspacePlacements, Partitioner, ReplicaPlacement, ReplicationStrategy, Snitch};
 use crate::storage::database::Components;
 use crate::storage::sstable::Access;
@@ -269,6 +269,31 @@ fn a_refused_change_changes_nothing() {
     assert!(matches!(&refused, ChangeError::Refused(why) if why == "not now"), "{refused}");
     assert_eq!(*node.register.definitions(), Definitions::default());
     assert_eq!(file::load(&fs, &["/data".into()]).unwrap(), file::SavedSchema::default());
+}
+
+/// Nobody could read the schema any more, and so nobody could change it.
+#[test]
+fn types_that_cannot_be_read_back_are_refused() {
+    let node = Node::start(&SimFileSystem::new(1));
+    let with_depth = |depth: usize| {
+        move |_: &Definitions| {
+            let list = |inner: CqlType, _| CqlType::List(Arc::new(inner));
+            let deep = (1..depth).fold(Native::Int.into(), list);
+            let mut next = Definitions::default();
+            let column = Column::new("d", deep, ColumnKind::Regular);
+            let mut columns = table(7).table.columns.clone();
+            columns.push(column);
+            let deep = TableDefinition {
+                table: Arc::new(Table::of_columns(columns, false)),
+                ..TableDefinition::clone(&table(7))
+            };
+            next.keyspace_mut("k").tables.insert("t".to_owned(), Arc::new(deep));
+            Ok::<_, String>(Some(next))
+        }
+    };
+    assert!(node.propose(with_depth(MAX_TYPE_DEPTH)).unwrap().is_some());
+    let refused = node.propose(with_depth(MAX_TYPE_DEPTH + 1)).unwrap_err();
+    assert!(matches!(refused, ChangeError::TooDeep), "{refused}");
 }
 
 #[test]

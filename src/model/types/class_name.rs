@@ -6,8 +6,9 @@ use super::scanner::Scanner;
 use super::{CqlType, Native, UserType, hex, unhex};
 use std::sync::Arc;
 
-/// Greatest depth of nested class names.
-const MAX_DEPTH: usize = 16;
+/// Greatest depth of nested class names, and of types that the schema holds. A statement has half
+/// as many levels, each of which may be a class and its `FrozenType`.
+pub const MAX_TYPE_DEPTH: usize = 128;
 
 /// The one class of old column families that has no name in CQL.
 const LEXICAL_UUID: &str = "LexicalUUIDType";
@@ -18,7 +19,7 @@ impl CqlType {
     pub fn from_class(class: &str) -> Option<Self> {
         let mut scanner = Scanner::new(class);
         scanner.skip_blanks();
-        let of_type = read_type(&mut scanner, MAX_DEPTH)?;
+        let of_type = read_type(&mut scanner, MAX_TYPE_DEPTH)?;
         scanner.is_at_end().then_some(of_type)
     }
 

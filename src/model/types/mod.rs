@@ -23,6 +23,7 @@ mod validate;
 
 pub use calendar::{days_of_millis, millis_of_days, millis_of_timeuuid};
 pub use cast::can_cast;
+pub use class_name::MAX_TYPE_DEPTH;
 pub use constant::{ConstantKind, InvalidConstant};
 pub use decimal::Decimal;
 pub use duration::Duration;
