@@ -236,16 +236,7 @@ pub(super) fn resolve_terms(
     receiver: Option<&Receiver>,
     typing: &mut Typing<'_>,
 ) -> Result<(Call, Vec<Expression>), CqlError> {
-    let known: Vec<Option<CqlType>> = arguments
-        .iter()
-        .map(|argument| match argument {
-            Term::Call(inner, terms) => {
-                resolve_terms(inner, terms, None, typing).ok().map(|(call, _)| call.returns)
-            }
-            other => natural_type(other, typing),
-        })
-        .collect();
-    let call = resolve(name, &known, receiver.map(|it| &it.of_type))?;
+    let call = resolve(name, &known(arguments, typing), receiver.map(|it| &it.of_type))?;
     let context = receiver.cloned().unwrap_or_else(|| Receiver {
         keyspace: Arc::from(""),
         table: Arc::from(""),
@@ -258,6 +249,17 @@ pub(super) fn resolve_terms(
     });
     let typed = typed.collect::<Result<_, _>>()?;
     Ok((call, typed))
+}
+
+/// The types that terms have by themselves.
+fn known(terms: &[Term], typing: &Typing<'_>) -> Vec<Option<CqlType>> {
+    let of_term = |term: &Term| match term {
+        Term::Call(name, arguments) => {
+            resolve(name, &known(arguments, typing), None).ok().map(|call| call.returns)
+        }
+        other => natural_type(other, typing),
+    };
+    terms.iter().map(of_term).collect()
 }
 
 /// Finds the function of this name for arguments of these types, where they are known.

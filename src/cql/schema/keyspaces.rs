@@ -153,7 +153,12 @@ fn replication(
             }
         }
         let unknown = options.keys().find(|center| !ground.data_centers.contains(*center));
-        unknown.map_or(Ok(()), |center| Err(unrecognized(center, &class, keyspace)))?;
+        if let Some(center) = unknown {
+            let known: Vec<&str> = ground.data_centers.iter().map(String::as_str).collect();
+            let CqlError { kind, message } = unrecognized(center, &class, keyspace);
+            let why = format!("{message}. The data centers are: {}", known.join(", "));
+            return Err(CqlError::new(kind, why));
+        }
         let data_centers = options.iter().map(|(center, text)| Ok((center.clone(), factor(text)?)));
         let data_centers = data_centers.collect::<Result<BTreeMap<_, _>, CqlError>>()?;
         if data_centers.is_empty() {

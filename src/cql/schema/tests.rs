@@ -136,7 +136,8 @@ fn keyspaces_are_refused_as_the_original_does() {
         ),
         (
             "CREATE KEYSPACE a WITH replication = {'class': 'NetworkTopologyStrategy', 'x': 1}",
-            "Unrecognized strategy option {x} passed to NetworkTopologyStrategy for keyspace a",
+            "Unrecognized strategy option {x} passed to NetworkTopologyStrategy for keyspace a. \
+             The data centers are: 0",
         ),
         (
             "ALTER KEYSPACE k WITH replication = {'class': 'NetworkTopologyStrategy'}",
