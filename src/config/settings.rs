@@ -521,6 +521,12 @@ impl Settings {
                 PAXOS_GRACE,
                 ColumnFamilyKind::Standard { columns: Comparator::Bytes },
             ),
+            family(
+                "Batches",
+                "logged batches that are not done yet",
+                Duration::ZERO,
+                ColumnFamilyKind::Standard { columns: Comparator::Bytes },
+            ),
         ]
     }
 }

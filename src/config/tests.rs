@@ -40,7 +40,7 @@ fn only_a_file_can_require_its_cql_port() {
 fn clients_see_the_comparator_that_their_release_had_for_the_system_keyspace() {
     for (text, comparator) in [(OF_05, Comparator::Utf8), (OF_06, Comparator::Bytes)] {
         let families = parse(text).unwrap().settings.system_column_families();
-        assert_eq!(families.len(), 3);
+        assert_eq!(families.len(), 4);
         assert_eq!(families[0].schema.comparator(), &comparator);
     }
 }

@@ -13,10 +13,12 @@
 //!     scan           ranges of rows, page by page
 //!       range_read   pages of several replicas, merged; the position of a scan
 //!     repair         replicas that lack something get it
+//!     batches        logged batches, which other nodes keep until they are done
 //!     registers      conditional writes: decisions by the Paxos algorithm
 //!     quorum         the driver of questions to several replicas
 //! ```
 
+mod batches;
 mod consistency;
 #[allow(clippy::module_inception, reason = "named after its one type")]
 mod coordinator;
@@ -33,6 +35,7 @@ mod write_request;
 mod writes;
 
 pub use crate::replica::{Row, RowQuery, take_key};
+pub use batches::BatchError;
 pub use consistency::ConsistencyLevel;
 pub use coordinator::{
     Coordinator, CoordinatorError, CoordinatorOptions, CoordinatorStats, ReadOptions,

@@ -24,6 +24,8 @@ pub struct Peers {
     pub refusals: BTreeSet<IpAddr>,
     /// Nodes that take part in decisions on registers.
     pub registers: BTreeSet<IpAddr>,
+    /// Nodes that keep logged batches.
+    pub batches: BTreeSet<IpAddr>,
     /// Nodes that still collect their data, and are not read from.
     pub incomplete: BTreeSet<IpAddr>,
     /// Nodes whose place others may not know. They acknowledge no writes.
@@ -169,6 +171,19 @@ impl View {
     pub(super) fn knows_data_centers(&self, keyspace: usize) -> bool {
         let strategy = &self.keyspaces[keyspace].placement.strategy;
         matches!(strategy, ReplicationStrategy::PerDataCenter(_))
+    }
+
+    /// Other nodes that can keep logged batches, in the data centre of this one as the keyspace
+    /// knows it.
+    pub(super) fn keepers_of_batches(&self, keyspace: Option<usize>) -> Endpoints {
+        let placement = keyspace.map(|keyspace| &self.keyspaces[keyspace].placement);
+        let topology = placement.map(|placement| placement.snitch.topology());
+        let is_near = |it: &IpAddr| {
+            let data_center = |it| topology.as_ref().map(|topology| topology.data_center(it));
+            data_center(*it) == data_center(self.local)
+        };
+        let others = self.peers.batches.iter().copied().filter(|it| *it != self.local);
+        others.filter(|it| self.takes_part(*it)).filter(is_near).collect()
     }
 
     /// The replicas of a row to write. Pending ones count as well, unless the level is ZERO.

@@ -3,7 +3,7 @@
 use super::consistency::Requirement;
 use super::coordinator::Coordinator;
 use super::view::{Endpoints, View, WriteReplicas};
-use super::write_request::WriteRequest;
+use super::write_request::{Hinting, WriteRequest};
 use super::{ConsistencyLevel, CoordinatorError};
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
@@ -71,12 +71,16 @@ impl Coordinator {
         let deadline = Instant::now() + self.rpc_timeout;
         let rows = mutations.to_vec().into();
         let requirements = replicas.iter().map(|replicas| replicas.requirement.clone());
-        let hinting = self.hinting.clone();
+        // Rows that each node keeps for itself need none.
+        let is_hinted = !mutations.iter().all(|mutation| self.is_unreplicated(mutation));
+        let hinting = self.hinting.clone().filter(|_| is_hinted);
         let waiting = Arc::clone(&self.unacknowledged);
         let under_way = Arc::clone(&view.writes);
-        let (request, done) = WriteRequest::new(rows, requirements, hinting, waiting, under_way);
+        let (request, done) =
+            WriteRequest::new(rows, requirements, hinting.clone(), waiting, under_way);
         self.send_mutations(&request, &mut replicas)?;
-        let hints = self.hint_the_dead(&request, &replicas, level);
+        let hints = hinting.map(|hinting| hint_the_dead(&hinting, &request, &replicas, level));
+        let hints = hints.unwrap_or_default();
         let own = own_rows(&request, &replicas);
         if level == ConsistencyLevel::Zero {
             // Bounded wait for queue space, even for level ZERO.
@@ -189,7 +193,7 @@ impl Coordinator {
         self.messenger.warn(self.local, line);
     }
 
-    fn write_replicas(
+    pub(super) fn write_replicas(
         &self,
         view: &View,
         mutation: &RowMutation,
@@ -217,7 +221,7 @@ impl Coordinator {
         }
     }
 
-    fn may_write(&self, replicas: &WriteReplicas, level: ConsistencyLevel) -> bool {
+    pub(super) fn may_write(&self, replicas: &WriteReplicas, level: ConsistencyLevel) -> bool {
         match level {
             ConsistencyLevel::Zero => true,
             // A hint is enough if there is a dead replica to keep it for.
@@ -277,27 +281,6 @@ impl Coordinator {
         Ok(body)
     }
 
-    /// Keeps hints for dead replicas. Returns the rows for which a hint is enough, with its
-    /// position.
-    fn hint_the_dead(
-        &self,
-        request: &WriteRequest,
-        replicas: &[WriteReplicas],
-        level: ConsistencyLevel,
-    ) -> Vec<(usize, HintPosition)> {
-        let mut kept = Vec::new();
-        let Some(hinting) = &self.hinting else { return kept };
-        for (row, (mutation, replicas)) in request.rows().iter().zip(replicas).enumerate() {
-            for target in &replicas.dead {
-                let position = hinting.keep(*target, mutation);
-                if level == ConsistencyLevel::Any {
-                    kept.extend(position.map(|position| (row, position)));
-                }
-            }
-        }
-        kept
-    }
-
     /// Waits until each row has the acknowledgements that it needs.
     async fn acknowledged(
         &self,
@@ -349,6 +332,25 @@ impl Coordinator {
             }
         }
     }
+}
+
+/// Keeps hints for dead replicas. Returns the rows for which a hint is enough, with its position.
+fn hint_the_dead(
+    hinting: &Hinting,
+    request: &WriteRequest,
+    replicas: &[WriteReplicas],
+    level: ConsistencyLevel,
+) -> Vec<(usize, HintPosition)> {
+    let mut kept = Vec::new();
+    for (row, (mutation, replicas)) in request.rows().iter().zip(replicas).enumerate() {
+        for target in &replicas.dead {
+            let position = hinting.keep(*target, mutation);
+            if level == ConsistencyLevel::Any {
+                kept.extend(position.map(|position| (row, position)));
+            }
+        }
+    }
+    kept
 }
 
 /// The rows of which this node is a replica.

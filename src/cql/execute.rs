@@ -14,6 +14,7 @@ use super::error::{CqlError, WriteType};
 use super::events::SchemaChange;
 use super::functions::{Chance, Moment};
 use super::modify::Stamp;
+use super::parse;
 use super::prepared::{Plan, Prepared, PreparedStatements};
 use super::protocol::Execute;
 use super::reply::Reply;
@@ -25,14 +26,12 @@ use super::system::System;
 use super::tables::TableRef;
 use super::terms::Values;
 use super::wire::{Few, Level, Value};
+use crate::base::context::TooLarge;
 use crate::model::schema::ColumnFamilySchema;
 use crate::schema::Definitions;
-use crate::service::{ConsistencyLevel, Grants, Service};
+use crate::service::{BatchError, ConsistencyLevel, Grants, Service};
 use std::net::IpAddr;
 use std::sync::Arc;
-
-/// Memory of a parsed statement for each byte of its text.
-const PARSED_BYTES: usize = 64;
 
 /// Runs statements.
 #[derive(Debug)]
@@ -101,7 +100,12 @@ impl Executor {
     /// Parses a text, whose memory is counted: what it says may take much more than its bytes.
     fn prepare(&self, text: &str, keyspace: Option<&str>) -> Result<Prepared, CqlError> {
         let memory = self.service.request();
-        memory.take(text.len().saturating_mul(PARSED_BYTES)).map_err(CqlError::too_large)?;
+        memory.take(parse::memory(text)).map_err(|error| match error {
+            TooLarge::Alone { .. } => CqlError::invalid(
+                "The statement is too large. Bind its values, or make several of it",
+            ),
+            together @ TooLarge::Together { .. } => CqlError::too_large(together),
+        })?;
         Prepared::new(text, keyspace, (&self.service, &self.system))
     }
 
@@ -293,8 +297,19 @@ impl Executor {
         if mutations.is_empty() {
             return Ok(());
         }
-        let written = self.service.write(&mutations, consistency).await;
-        written.map_err(|error| CqlError::of_write(error, level, kind))
+        let (error, kind) = if kind == WriteType::Batch {
+            match self.service.write_batch(&mutations, consistency).await {
+                Ok(()) => return Ok(()),
+                Err(BatchError::NotKept(error)) => (error.into(), WriteType::BatchLog),
+                Err(BatchError::NotWritten(error)) => (error.into(), kind),
+            }
+        } else {
+            match self.service.write(&mutations, consistency).await {
+                Ok(()) => return Ok(()),
+                Err(error) => (error, kind),
+            }
+        };
+        Err(CqlError::of_write(error, level, kind))
     }
 
     /// Changes the schema; `None` if there is nothing to do.

@@ -23,8 +23,11 @@ pub const CELLS: &str = "cql-cells";
 /// Nodes take part in decisions on registers, by the call [`REGISTER`].
 pub const REGISTERS: &str = "registers";
 
+/// Nodes keep logged batches, as rows of `system.Batches`.
+pub const BATCHES: &str = "batches";
+
 /// All that this version understands.
-pub const ALL: [&str; 6] = [CHECKSUMS, FULL_DIGESTS, REFUSALS, CALLS, CELLS, REGISTERS];
+pub const ALL: [&str; 7] = [CHECKSUMS, FULL_DIGESTS, REFUSALS, CALLS, CELLS, REGISTERS, BATCHES];
 
 /// The header of a call, whose value says which it is. It goes by the verb STREAM_REQUEST, because
 /// there must be no verb that an original does not know, to nodes that announce [`CALLS`].

@@ -295,7 +295,8 @@ impl Member {
     /// Takes part in the ring until `stop` is cancelled.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         self.begin();
-        tokio::join!(self.take_part(&stop), self.give_up_in_time(&stop));
+        let replaying = stop.run_until_cancelled(self.coordinator.replay_batches());
+        tokio::join!(self.take_part(&stop), self.give_up_in_time(&stop), replaying);
         self.operations.stop().await;
         if let Some(handoff) = &self.handoff {
             handoff.stop().await;
@@ -640,6 +641,7 @@ impl Member {
             full_digests: announce(extensions::FULL_DIGESTS),
             refusals: announce(extensions::REFUSALS),
             registers: announce(extensions::REGISTERS),
+            batches: announce(extensions::BATCHES),
             incomplete: self.incomplete(gossip),
             unsure: known.iter().copied().filter(|it| !takes_writes(gossiper, *it)).collect(),
             removed: gossip.membership.turned_away().collect(),

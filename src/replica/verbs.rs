@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::batches::Batches;
 use super::registers::Registers;
 use crate::base::budget::{Budget, Charge};
 use crate::base::context::{CancelOnDrop, RequestContext, TooLarge};
@@ -79,6 +80,7 @@ pub struct Replica {
     long_reads: WorkerPool,
     pub(super) writes: WorkerPool,
     pub(super) registers: Arc<Registers>,
+    pub(super) batches: Batches,
     spawner: Spawner,
     memory: Arc<Budget>,
 }
@@ -209,8 +211,8 @@ impl Replica {
         let reads = start("read", concurrent_reads, 0)?;
         let long_reads = start("long-read", cores / 2, LONG_READ_NICENESS)?;
         let writes = start("write", concurrent_writes, 0)?;
-        let registers = Arc::default();
-        Ok(Self { storage, reads, long_reads, writes, registers, spawner, memory })
+        let (registers, batches) = (Arc::default(), Batches::new(storage.schema()));
+        Ok(Self { storage, reads, long_reads, writes, registers, batches, spawner, memory })
     }
 
     /// Memory for the data of all requests.
@@ -235,6 +237,7 @@ impl Replica {
 
     /// Begins to apply mutations. The answer comes when they may be acknowledged.
     pub async fn apply(&self, mutations: &[RowMutation]) -> Answer<()> {
+        self.batches.note(mutations);
         let inline = if self.spawner.is_inline() || mutations.len() <= INLINE_MUTATIONS {
             self.storage.apply_all(mutations, self.spawner.is_inline())
         } else {

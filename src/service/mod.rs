@@ -29,7 +29,9 @@ pub use error::ServiceError;
 pub use login::{Authenticator, Grants, SimpleAuthenticator};
 pub use rows::{RowRanges, RowsByKey, RowsByRange, SMALL_ANSWER_BYTES, cost};
 
-pub use crate::coordinator::{CasOutcome, ConsistencyLevel, RowQuery, Scan, SerialConsistency};
+pub use crate::coordinator::{
+    BatchError, CasOutcome, ConsistencyLevel, RowQuery, Scan, SerialConsistency,
+};
 pub use crate::ring::{Partitioner, RowRange, Token};
 
 use crate::base::clock::Clock;
@@ -213,6 +215,15 @@ impl Service {
         level: ConsistencyLevel,
     ) -> impl Future<Output = Result<(), ServiceError>> {
         self.options.coordinator.write(mutations, level).err_into()
+    }
+
+    /// Applies mutations so that all of them are applied in the end if one is.
+    pub fn write_batch(
+        &self,
+        mutations: &[RowMutation],
+        level: ConsistencyLevel,
+    ) -> impl Future<Output = Result<(), BatchError>> {
+        self.options.coordinator.write_batch(mutations, level)
     }
 
     /// Microseconds since the Unix epoch.

@@ -86,8 +86,8 @@ pub(crate) fn open(
 }
 
 /// The column families of the keyspace `system`, in which a node notes what it has to remember.
-pub(crate) fn system_families() -> [Arc<ColumnFamilySchema>; 2] {
-    [system::LOCATION_INFO, system::registers::PAXOS].map(|name| {
+pub(crate) fn system_families() -> [Arc<ColumnFamilySchema>; 3] {
+    [system::LOCATION_INFO, system::registers::PAXOS, system::batches::BATCHES].map(|name| {
         let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
         let schema = ColumnFamilySchema::new(system::KEYSPACE.into(), name.into(), kind);
         Arc::new(ColumnFamilySchema { gc_grace: Duration::from_hours(24), ..schema })

@@ -40,6 +40,7 @@ struct Write {
     call: usize,
     rows: Vec<RowChange>,
     is_refused: bool,
+    is_batch: bool,
 }
 
 struct Open {
@@ -64,6 +65,9 @@ pub(crate) struct Checker<'a> {
     /// The number of the ring, as long as all nodes know the same.
     ring: Option<u64>,
     rings: u64,
+    /// Whether all is done that clients began, and what reads show of all replicas since then.
+    is_settled: bool,
+    shown: Floors,
     checked: Checked,
 }
 
@@ -79,6 +83,8 @@ impl<'a> Checker<'a> {
             open: BTreeMap::new(),
             ring: Some(0),
             rings: 0,
+            is_settled: false,
+            shown: Floors::new(),
             checked: Checked::default(),
         };
         // A refusal may come after somebody could have read what it should have kept from being.
@@ -92,6 +98,7 @@ impl<'a> Checker<'a> {
                 Event::Settled => checker.settle(),
             }
         }
+        checker.check_batches()?;
         Ok(checker.checked)
     }
 
@@ -102,7 +109,8 @@ impl<'a> Checker<'a> {
             for (place, rank) in rows.iter().flat_map(RowChange::effects) {
                 self.effects.entry(place).or_default().push((rank, write));
             }
-            self.writes.push(Write { call: number, rows: rows.clone(), is_refused });
+            let is_batch = call.is_batch();
+            self.writes.push(Write { call: number, rows: rows.clone(), is_refused, is_batch });
         }
         let floors = self.floors(call);
         self.open.insert(number, Open { call: call.clone(), floors, ring: self.ring });
@@ -200,6 +208,7 @@ impl<'a> Checker<'a> {
 
     /// What only a hint may have held has reached a replica.
     fn settle(&mut self) {
+        self.is_settled = true;
         for (place, rank) in std::mem::take(&mut self.at_replicas[0]) {
             raise(&mut self.at_replicas[1], place, rank);
         }
@@ -280,6 +289,9 @@ impl<'a> Checker<'a> {
                 Some(rank) => {
                     self.check_shown(*place, *rank, floor)?;
                     seen.insert(*place, *rank);
+                    if self.is_settled {
+                        self.shown.insert(*place, *rank);
+                    }
                 }
                 None => {
                     seen.extend(self.check_absent(*place, floor)?.map(|rank| (*place, rank)));
@@ -368,6 +380,29 @@ impl<'a> Checker<'a> {
                     let what = "a row mutation by half";
                     return Err(format!("{what}: {place}={rank}, but {other} is not {least}"));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Of each batch that is shown in the end, no other column is older.
+    fn check_batches(&self) -> Result<(), Violation> {
+        // The nodes that keep a batch may have lost it with their power.
+        if self.setup.profile.loses_power() {
+            return Ok(());
+        }
+        for write in self.writes.iter().filter(|write| write.is_batch) {
+            let effects = || write.rows.iter().flat_map(RowChange::effects);
+            if !effects().any(|(place, rank)| self.shown.get(&place) == Some(&rank)) {
+                continue;
+            }
+            let is_older = |(place, least): &(Place, Rank)| match self.shown.get(place) {
+                Some(rank) => rank < least,
+                None => self.check_absent(*place, Some(*least)).is_err(),
+            };
+            if let Some((place, _)) = effects().find(is_older) {
+                let what = format!("a batch by half: {place} is missing");
+                return Err(Violation { call: write.call, row: None, what });
             }
         }
         Ok(())

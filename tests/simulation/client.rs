@@ -6,7 +6,7 @@ use crate::history::{
     RowChange, Selection,
 };
 use alexandra::coordinator::{
-    ConsistencyLevel, Coordinator, CoordinatorError, Row, RowQuery, ScanQuery,
+    BatchError, ConsistencyLevel, Coordinator, CoordinatorError, Row, RowQuery, ScanQuery,
 };
 use alexandra::model::cell::Cell;
 use alexandra::model::deletion::Deletion;
@@ -181,7 +181,14 @@ pub(crate) async fn call(
         Operation::Write(rows) => {
             let rows: Vec<RowMutation> =
                 rows.iter().map(|row| mutation(&setup.schema, row, now_secs)).collect();
-            coordinator.write(&rows, call.level).await.map(|()| Outcome::Written)
+            let written = if call.is_batch() {
+                coordinator.write_batch(&rows, call.level).await.map_err(|error| match error {
+                    BatchError::NotKept(error) | BatchError::NotWritten(error) => error,
+                })
+            } else {
+                coordinator.write(&rows, call.level).await
+            };
+            written.map(|()| Outcome::Written)
         }
         Operation::Read { family, rows, selection } => {
             read(&coordinator, &setup, call.level, *family, rows, selection).await

@@ -171,7 +171,8 @@ fn schema_with(read_repair_chance: f64, gc_grace: Duration) -> Arc<Schema> {
         family(KEYSPACE, "Groups", ColumnFamilyKind::Super { super_columns, columns }),
         family("system", "LocationInfo", standard.clone()),
         family(KEYSPACE, crate::registers::FAMILY_NAME, standard.clone()),
-        family(system::KEYSPACE, system::registers::PAXOS, standard),
+        family(system::KEYSPACE, system::registers::PAXOS, standard.clone()),
+        family(system::KEYSPACE, system::batches::BATCHES, standard),
     ]))
 }
 

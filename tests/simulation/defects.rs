@@ -43,6 +43,8 @@ pub(crate) enum Defect {
     PromisesForgotten,
     /// Participants do not tell others what they have accepted.
     ProposalsUnfinished,
+    /// Nodes acknowledge batches without keeping them.
+    BatchesForgotten,
 }
 
 impl Defect {

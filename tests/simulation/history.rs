@@ -188,6 +188,18 @@ pub(crate) struct Call {
     pub(crate) operation: Operation,
 }
 
+impl Call {
+    /// Whether it is a write whose rows are all written in the end if one is. Some clients make
+    /// such of all that they write to several rows.
+    pub(crate) fn is_batch(&self) -> bool {
+        let rows = match &self.operation {
+            Operation::Write(rows) => rows.len(),
+            _ => 0,
+        };
+        rows > 1 && self.client % 2 == 1 && self.level != ConsistencyLevel::Zero
+    }
+}
+
 /// The columns of a row that an answer shows, in its order.
 pub(crate) type RowAnswer = (u8, Vec<(Place, Rank)>);
 

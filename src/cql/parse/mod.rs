@@ -23,6 +23,13 @@ const MAX_DEPTH: usize = 64;
 /// Most bytes of the statement that an error quotes.
 const MAX_QUOTE: usize = 100;
 
+/// Memory of a parsed statement for each of its tokens, and for each byte of those.
+const TOKEN_BYTES: usize = 128;
+const TEXT_BYTES: usize = 4;
+
+/// Texts up to this length are not looked through before they are parsed.
+const SHORT_TEXT: usize = 64 << 10;
+
 const PARENTHESES: (&str, &str) = ("(", ")");
 const SQUARE_BRACKETS: (&str, &str) = ("[", "]");
 const BRACES: (&str, &str) = ("{", "}");
@@ -41,6 +48,17 @@ pub(in crate::cql) struct SyntaxError {
 
 /// The result of a rule of the grammar.
 type Parse<T> = Result<T, SyntaxError>;
+
+/// Bytes of memory that a statement takes at most when it is parsed.
+pub(in crate::cql) fn memory(text: &str) -> usize {
+    let mut tokens = text.len();
+    if tokens > SHORT_TEXT {
+        let mut lexer = Lexer::new(text);
+        let next = std::iter::repeat_with(|| lexer.next_token());
+        tokens = next.take_while(|token| token.kind != Kind::End).count();
+    }
+    tokens.saturating_mul(TOKEN_BYTES).saturating_add(text.len().saturating_mul(TEXT_BYTES))
+}
 
 /// Parses one statement, which may end with semicolons.
 pub(in crate::cql) fn parse(text: &str) -> Result<Parsed, SyntaxError> {

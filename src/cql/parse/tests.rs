@@ -4,7 +4,7 @@ use super::super::ast::{
     Relation, SchemaStatement, Select, Selector, Statement, Subject, Target, TargetPart, Term,
     TypeName, Update,
 };
-use super::{MAX_DEPTH, parse};
+use super::{MAX_DEPTH, memory, parse};
 use proptest::prelude::*;
 
 /// Statements of every kind.
@@ -833,4 +833,13 @@ proptest! {
         let name = format!("\"{}\"", text.replace('"', "\"\""));
         prop_assert_eq!(parsed(&format!("USE {name}")).statement, Statement::Use(text));
     }
+}
+
+#[test]
+fn a_long_value_takes_little_more_than_its_bytes() {
+    let length = 8 << 20;
+    let one = format!("INSERT INTO t (k, v) VALUES (1, '{}')", "v".repeat(length));
+    assert!((length..8 * length).contains(&memory(&one)));
+    let many = format!("SELECT v FROM t WHERE k IN ({}1)", "1,".repeat(length / 2));
+    assert!(memory(&many) > 100 * length);
 }

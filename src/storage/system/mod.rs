@@ -7,11 +7,14 @@
 //!     saved_ring       the other nodes of the ring
 //!   column family Paxos of the keyspace system
 //!     registers        its state as a participant of registers
+//!   column family Batches of the keyspace system
+//!     batches          logged batches that it keeps for coordinators
 //!   files in the data directories
 //!     node_id          the number by which its manifests are known
 //!     log_guard        that there is a commit log, so that a lost one is missed
 //! ```
 
+pub mod batches;
 mod identity;
 pub mod local_placement;
 pub mod log_guard;

@@ -1,0 +1,164 @@
+//! Logged batches: writes to several rows that are all done in the end once one of them is.
+//!
+//! Two nodes keep a batch before its writes are sent, and forget it when they are acknowledged.
+//! What is left with them, since the coordinator is gone or replicas did not answer, they write
+//! again, dated as before, until each row has an acknowledgement and hints for the other replicas.
+
+use super::coordinator::Coordinator;
+use super::view::{Endpoints, View, WriteReplicas};
+use super::{ConsistencyLevel, CoordinatorError, consistency::Requirement};
+use crate::base::context::RequestContext;
+use crate::model::key::RowKey;
+use crate::model::mutation::RowMutation;
+use crate::model::slice::Slice;
+use crate::replica::{RangeQuery, ReplicaError, RowQuery, kept_batches};
+use crate::ring::RowRange;
+use std::ops::Bound;
+use std::sync::Arc;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// Nodes that keep a batch.
+const KEEPERS: usize = 2;
+
+/// Rows of the column family of batches that are read at a time.
+const PAGE: usize = 1000;
+
+/// Request timeouts from one round of replay to the next. No batch is written again whose
+/// coordinator still waits.
+const TIMEOUTS_OF_A_ROUND: u32 = 2;
+
+/// Why a logged batch is not written.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum BatchError {
+    /// It was not kept, so that none of it was sent. After [`CoordinatorError::TimedOut`] a node
+    /// may have it all the same, and write it.
+    #[error("the batch is not kept: {0}")]
+    NotKept(CoordinatorError),
+    /// After [`CoordinatorError::TimedOut`] it is going to be written.
+    #[error(transparent)]
+    NotWritten(CoordinatorError),
+}
+
+impl Coordinator {
+    /// Writes to rows so that all of them are written in the end if one is.
+    pub async fn write_batch(
+        self: &Arc<Self>,
+        mutations: &[RowMutation],
+        level: ConsistencyLevel,
+    ) -> Result<(), BatchError> {
+        // A mutation is atomic by itself.
+        if mutations.len() < 2 {
+            return self.write(mutations, level).await.map_err(BatchError::NotWritten);
+        }
+        let kept = Box::pin(self.keep_batch(mutations, level)).await;
+        let (id, keepers) = kept.map_err(BatchError::NotKept)?;
+        let written = match self.write(mutations, level).await {
+            Ok(()) => Ok(()),
+            // No retry would do better.
+            Err(error @ CoordinatorError::Unsendable(_)) => Err(error),
+            Err(error) => {
+                log::debug!("the batch {id} is left to the nodes that keep it: {error}");
+                return Err(BatchError::NotWritten(CoordinatorError::TimedOut));
+            }
+        };
+        self.forget_batch(&id, keepers).await;
+        written.map_err(BatchError::NotWritten)
+    }
+
+    /// Has nodes keep a batch. Nothing is kept unless enough replicas of all rows are alive.
+    async fn keep_batch(
+        self: &Arc<Self>,
+        mutations: &[RowMutation],
+        level: ConsistencyLevel,
+    ) -> Result<(RowKey, WriteReplicas), CoordinatorError> {
+        let view = self.trusted_view()?;
+        let may_write =
+            |it: &RowMutation| self.may_write(&self.write_replicas(&view, it, level), level);
+        if !mutations.iter().all(may_write) {
+            return Err(CoordinatorError::Unavailable);
+        }
+        let micros = self.messenger.now_micros();
+        let id = format!("{micros:x}-{:016x}", self.chance.lock().u64(..));
+        let rows = [kept_batches::row_of(&self.schema, &id, mutations, micros)];
+        let keepers = self.keepers(&view, mutations);
+        self.write_to(&view, &rows, vec![keepers.clone()], ConsistencyLevel::All).await?;
+        Ok((RowKey::from(&*id), keepers))
+    }
+
+    /// Has its nodes forget a batch, without waiting for them. One that does not hear of it writes
+    /// the batch again.
+    async fn forget_batch(self: &Arc<Self>, id: &RowKey, keepers: WriteReplicas) {
+        let (view, now) = (self.view(), self.messenger.now_micros());
+        let rows = [kept_batches::deletion_of(&self.schema, id, now)];
+        let forgotten = self.write_to(&view, &rows, vec![keepers], ConsistencyLevel::Zero);
+        if let Err(error) = Box::pin(forgotten).await {
+            log::debug!("the batch {id} is done, and is not forgotten: {error}");
+        }
+    }
+
+    /// Writes again what is left of the batches that this node keeps, for ever.
+    pub async fn replay_batches(self: &Arc<Self>) {
+        let mut ticks = interval(TIMEOUTS_OF_A_ROUND * self.rpc_timeout);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut are_found = false;
+        loop {
+            ticks.tick().await;
+            if !are_found {
+                let found = self.find_batches().await;
+                let found = found.inspect_err(|it| log::warn!("batches cannot be read: {it}"));
+                are_found = found.is_ok();
+            }
+            for id in self.replica.take_overdue_batches() {
+                if let Err(error) = self.replay_batch(&id).await {
+                    log::debug!("a batch that was left is not written yet: {error}");
+                    self.replica.note_batch(id);
+                }
+            }
+        }
+    }
+
+    /// Other nodes of the data centre, if there are enough, else this one as well.
+    fn keepers(&self, view: &View, mutations: &[RowMutation]) -> WriteReplicas {
+        let family = mutations.first().and_then(|it| it.families.first()).map(|it| it.family);
+        let keyspace = family.and_then(|family| self.keyspace_of(family));
+        let mut live = view.keepers_of_batches(keyspace);
+        self.chance.lock().shuffle(&mut live);
+        live.truncate(KEEPERS);
+        let is_local = live.len() < KEEPERS;
+        let requirement = Requirement::any(live.len() + usize::from(is_local));
+        WriteReplicas { live, dead: Endpoints::new(), is_local, pending: 0, requirement }
+    }
+
+    /// Finds the batches that were left when this node stopped.
+    async fn find_batches(&self) -> Result<(), ReplicaError> {
+        let family = kept_batches::family(&self.schema);
+        let slice = Slice::range(None, b"", b"", false, 1);
+        let mut range = RowRange::all();
+        loop {
+            let mut context = RequestContext::default();
+            let query = RangeQuery { family, range: &range, slice: &slice, max_rows: PAGE };
+            let rows = self.replica.scan(query, &mut context).await.wait(&mut context).await?;
+            let Some((last, _)) = rows.last() else { return Ok(()) };
+            range.start = Bound::Excluded(self.partitioner.token(last.as_bytes()));
+            let left = rows.into_iter().filter(|(_, row)| !row.cells.is_empty());
+            left.for_each(|(id, _)| self.replica.note_batch(id));
+        }
+    }
+
+    async fn replay_batch(self: &Arc<Self>, id: &RowKey) -> Result<(), CoordinatorError> {
+        let (family, slice) = (kept_batches::family(&self.schema), Slice::all(None));
+        let mut context = RequestContext::default();
+        let query = RowQuery { family, key: id, slice: &slice };
+        let row = self.replica.read(query, &mut context).await.wait(&mut context).await?;
+        let now = self.messenger.now_micros();
+        match kept_batches::writes_of(&row.cells, &self.schema, now) {
+            Ok(rows) => {
+                self.write(&rows, ConsistencyLevel::One).await?;
+                let deletion = [kept_batches::deletion_of(&self.schema, id, now)];
+                self.replica.apply(&deletion).await.wait().await?;
+            }
+            Err(error) => log::error!("the batch {id} stays in system.Batches unwritten: {error}"),
+        }
+        Ok(())
+    }
+}
