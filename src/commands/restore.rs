@@ -1,13 +1,16 @@
 //! `alexandra restore`: brings a stopped server's data back to a snapshot, and on to a time.
 
-use super::offline::{ConfigArguments, check_keyspace, components, quote, quoted};
+use super::offline::{ConfigArguments, check_keyspace, components, load_settings, quote, quoted};
 use super::output::{self, FAILED, Failure};
 use super::serve::start_logging;
+use crate::base::fs::OsFileSystem;
 use crate::base::utc::UtcTime;
 use crate::config::Settings;
 use crate::node::{NodeOptions, StorageSetup};
+use crate::schema;
 use crate::storage::archive::ArchiveReplay;
 use crate::storage::restore::{Report, Request, restore};
+use crate::storage::snapshot;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -50,7 +53,17 @@ fn parse_time(text: &str) -> Result<UtcTime, String> {
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     start_logging("warn");
-    let report = run_restore(arguments, &arguments.config.load()?)?;
+    let mut settings = load_settings(arguments.config.config.as_deref())?;
+    let (directories, name) = (&settings.directories.data, Some(&*arguments.snapshot));
+    let keyspace = arguments.keyspace.as_deref();
+    let snapshots = snapshot::find(&OsFileSystem, directories, keyspace, name);
+    let snapshots = snapshots.map_err(Failure::new)?;
+    let recalled = schema::read_for_restore(&mut settings, &OsFileSystem, &snapshots);
+    let recalled = recalled.map_err(Failure::new)?;
+    let report = run_restore(arguments, &settings)?;
+    if let Some(saved) = recalled.filter(|_| !arguments.dry_run) {
+        schema::store(&settings, &OsFileSystem, &saved).map_err(Failure::new)?;
+    }
     output::text(&describe(&report, arguments.dry_run));
     Ok(if arguments.dry_run {
         output::finish_telling(ExitCode::SUCCESS, FAILED)

@@ -245,6 +245,11 @@ impl Coordinator {
         self.local
     }
 
+    /// Whether this node has what no node of 0.6 can have.
+    pub fn has_later_data(&self) -> bool {
+        self.replica.has_later_data()
+    }
+
     /// The ring as it is now.
     pub fn ring(&self) -> Arc<TokenMetadata> {
         Arc::clone(&self.view().ring)

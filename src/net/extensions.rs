@@ -41,6 +41,10 @@ pub fn is_register_call(message: &Message<'_>) -> bool {
     message.header(CALL) == Some(REGISTER.as_bytes())
 }
 
+/// The header of all gossip. It tells a node of this program that has not announced anything yet
+/// from one of 0.6.
+pub const OF_OURS: Header<'static> = Header { name: Cow::Borrowed("X-ALEXANDRA"), value: b"" };
+
 /// The header of a read command that wants a digest which covers deletions.
 pub const FULL_DIGEST: Header<'static> =
     Header { name: Cow::Borrowed("X-FULL-DIGEST"), value: b"" };

@@ -140,6 +140,7 @@ pub struct Member {
 impl Member {
     /// A node with the saved ring. Nothing is sent before [`Member::run`].
     pub fn new(options: MemberOptions) -> Result<Arc<Self>, IdentityError> {
+        options.replica.look_for_later_data()?;
         let (gossip, noted_millis) = Gossip::new(&options)?;
         Ok(Arc::new_cyclic(|me| Self::assemble(options, gossip, noted_millis, me)))
     }
@@ -419,7 +420,15 @@ impl Member {
         match GossipMessage::decode(kind, message.body) {
             Ok(decoded) => {
                 let mut gossip = self.lock();
-                if gossip.has_started {
+                if self.keeps_out(&gossip, message) {
+                    let line = format_args!(
+                        "{from} is a node of Apache Cassandra 0.6, and is kept out of the ring: \
+                         there are tables made over CQL, row keys that are not text, values that \
+                         expire, or deletions of ranges, which it cannot have. Start a node of \
+                         this server in its place"
+                    );
+                    self.messenger.log(Level::Error, from, line);
+                } else if gossip.has_started {
                     let now = self.clock.monotonic();
                     let effects = gossip.gossiper.receive(from, decoded, now);
                     self.act(&mut gossip, effects);
@@ -431,6 +440,15 @@ impl Member {
                 self.messenger.warn(from, line);
             }
         }
+    }
+
+    /// Whether a message is of a node of 0.6 that is no member and must not become one.
+    fn keeps_out(&self, gossip: &Gossip, message: &Message<'_>) -> bool {
+        let (from, gossiper) = (message.from, &gossip.gossiper);
+        let is_ours = message.header(&extensions::OF_OURS.name).is_some()
+            || gossiper.announces(from, extensions::CALLS);
+        let is_member = || gossip.membership.members().is_member(from);
+        !is_ours && !is_member() && self.coordinator.has_later_data()
     }
 
     /// Handles the effects of gossip.
@@ -682,7 +700,9 @@ impl Member {
             MessageKind::Ack => Verb::GossipDigestAck,
             MessageKind::Ack2 => Verb::GossipDigestAck2,
         };
-        let sent = message.encode().and_then(|body| self.messenger.send(verb, &body, to));
+        let headers = vec![extensions::OF_OURS];
+        let sent =
+            message.encode().and_then(|body| self.messenger.send_with(verb, headers, &body, to));
         if let Err(error) = sent {
             let line = format_args!("{to} cannot be told what this node knows: {error}");
             self.messenger.log(Level::Error, to, line);

@@ -3,6 +3,7 @@
 use std::io;
 use std::num::NonZero;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -14,7 +15,7 @@ use crate::base::context::{CancelOnDrop, RequestContext, TooLarge};
 use crate::base::worker::{Abandoned, PoolLoad, Spawner, WorkerPool};
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
-use crate::model::schema::FamilyId;
+use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::model::slice::{RowSlice, Slice};
 use crate::model::version::RowVersion;
 use crate::ring::{RowRange, Token, TokenRange};
@@ -24,6 +25,7 @@ use crate::storage::database::{Applied, WriteError};
 use crate::storage::error::ReadError;
 use crate::storage::family::ColumnFamily;
 use crate::storage::sstable::Access;
+use crate::storage::system::later_data;
 
 /// A slice of one row.
 #[derive(Debug, Clone, Copy)]
@@ -81,6 +83,8 @@ pub struct Replica {
     pub(super) writes: WorkerPool,
     pub(super) registers: Arc<Registers>,
     pub(super) batches: Batches,
+    /// Whether there is a note of [`later_data`].
+    has_later_data: AtomicBool,
     spawner: Spawner,
     memory: Arc<Budget>,
 }
@@ -212,7 +216,18 @@ impl Replica {
         let long_reads = start("long-read", cores / 2, LONG_READ_NICENESS)?;
         let writes = start("write", concurrent_writes, 0)?;
         let (registers, batches) = (Arc::default(), Batches::new(storage.schema()));
-        Ok(Self { storage, reads, long_reads, writes, registers, batches, spawner, memory })
+        let has_later_data = AtomicBool::new(false);
+        Ok(Self {
+            storage,
+            reads,
+            long_reads,
+            writes,
+            registers,
+            batches,
+            has_later_data,
+            spawner,
+            memory,
+        })
     }
 
     /// Memory for the data of all requests.
@@ -238,6 +253,17 @@ impl Replica {
     /// Begins to apply mutations. The answer comes when they may be acknowledged.
     pub async fn apply(&self, mutations: &[RowMutation]) -> Answer<()> {
         self.batches.note(mutations);
+        let has_later = self.has_later_data.load(Ordering::Relaxed);
+        if !has_later && !mutations.iter().all(RowMutation::is_original) {
+            self.has_later_data.store(true, Ordering::Relaxed);
+            let mut with_note = mutations.to_vec();
+            with_note.push(later_data::note(&self.storage));
+            return Box::pin(self.apply_all(&with_note)).await;
+        }
+        self.apply_all(mutations).await
+    }
+
+    async fn apply_all(&self, mutations: &[RowMutation]) -> Answer<()> {
         let inline = if self.spawner.is_inline() || mutations.len() <= INLINE_MUTATIONS {
             self.storage.apply_all(mutations, self.spawner.is_inline())
         } else {
@@ -273,6 +299,19 @@ impl Replica {
             }
             Err(error) => Answer::Ready(Err(error.into())),
         }
+    }
+
+    /// Looks whether this node was given what no node of 0.6 can have. To be called at the start.
+    pub fn look_for_later_data(&self) -> Result<(), ReadError> {
+        self.has_later_data.store(later_data::is_noted(&self.storage)?, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether this node has, or may have, what no node of 0.6 can have.
+    pub fn has_later_data(&self) -> bool {
+        let mut families = self.storage.schema().families();
+        self.has_later_data.load(Ordering::Relaxed)
+            || families.any(|(_, family)| ColumnFamilySchema::is_of_cql(&family.name))
     }
 
     /// Begins to read a slice of a row.

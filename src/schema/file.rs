@@ -29,6 +29,9 @@ pub enum SchemaFileError {
     /// The file cannot be read, or is damaged.
     #[error("the schema that was made over CQL cannot be read: {0}")]
     Read(#[from] ReadError),
+    /// A folder cannot be listed.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The data directories hold tables of a schema that is not there.
     #[error(
         "{manifest} is of a table that was made over CQL, and no data directory has the file \

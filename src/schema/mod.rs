@@ -6,6 +6,7 @@
 //!   encoding      that value as text
 //!   file          the file that holds it
 //!   families      tables as column families, with their settings
+//!   recall        definitions that a snapshot holds
 //!   register      changes the definitions of a node, and makes its database follow
 //! ```
 //!
@@ -17,6 +18,7 @@ mod definitions;
 mod encoding;
 mod families;
 mod file;
+mod recall;
 mod register;
 #[cfg(test)]
 mod tests;
@@ -33,6 +35,8 @@ pub const REGISTER_NAME: &str = "schema";
 
 use crate::base::fs::FileSystem;
 use crate::config::Settings;
+use crate::storage::error::FileError;
+use crate::storage::snapshot::Snapshot;
 
 /// Reason why a schema that was made over CQL cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -51,4 +55,29 @@ pub fn read(settings: &mut Settings, fs: &dyn FileSystem) -> Result<SavedSchema,
     let saved = file::load(fs, &settings.directories.data)?;
     families::complete(settings, &saved.definitions)?;
     Ok(saved)
+}
+
+/// The same for a restore, with the tables of these snapshots. Returns what is to be
+/// [stored](store) after it, if that has changed.
+pub fn read_for_restore(
+    settings: &mut Settings,
+    fs: &dyn FileSystem,
+    snapshots: &[Snapshot],
+) -> Result<Option<SavedSchema>, SchemaError> {
+    let mut saved = file::load(fs, &settings.directories.data)?;
+    let mut is_changed = false;
+    for snapshot in snapshots {
+        is_changed |= recall::recall(&mut saved, snapshot, fs)?;
+    }
+    families::complete(settings, &saved.definitions)?;
+    Ok(is_changed.then_some(saved))
+}
+
+/// Writes the definitions of a stopped node.
+pub fn store(
+    settings: &Settings,
+    fs: &dyn FileSystem,
+    saved: &SavedSchema,
+) -> Result<(), FileError> {
+    file::store(fs, &settings.directories.data, saved)
 }

@@ -2,6 +2,7 @@
 
 use super::SnapshotName;
 use super::folders::remove;
+use crate::base::fs::FileSystem;
 use crate::storage::directory;
 use crate::storage::error::{FileContext, FileError};
 use crate::storage::family::Environment;
@@ -83,11 +84,28 @@ fn fill(
         }
         let unfinished = files::unfinished_snapshot(manifest_folder, name);
         manifest.of_snapshot().store(fs, &files::manifest(&unfinished, family))?;
+        link_schema(fs, manifest_folder, &unfinished)?;
     }
     for folder in folders {
         environment.directory_sync.sync(fs, &files::unfinished_snapshot(folder, name))?;
     }
     Ok(())
+}
+
+/// Links the definitions of tables made over CQL, which a restore needs. The file is replaced as a
+/// whole when they change.
+fn link_schema(fs: &dyn FileSystem, keyspace: &Path, unfinished: &Path) -> Result<(), FileError> {
+    let link = unfinished.join(files::SCHEMA_FILE);
+    let Some(schema) = keyspace.parent().map(|it| it.join(files::SCHEMA_FILE)) else {
+        return Ok(());
+    };
+    for path in [&schema, &link] {
+        let exists = fs.try_exists(path).context("look for", path)?;
+        if exists != (path == &schema) {
+            return Ok(());
+        }
+    }
+    fs.hard_link(&schema, &link).context("link", &link)
 }
 
 /// Gives the folders their final names.

@@ -3,6 +3,7 @@
 //! ```text
 //!   column family LocationInfo of the keyspace system, as 0.6 has it
 //!     identity         its token, its generation, the names of its cluster and of its partitioner
+//!     later_data       that it has what no node of 0.6 can have
 //!     local_placement  how far it has come on its way onto the ring
 //!     saved_ring       the other nodes of the ring
 //!   column family Paxos of the keyspace system
@@ -16,6 +17,7 @@
 
 pub mod batches;
 mod identity;
+pub mod later_data;
 pub mod local_placement;
 pub mod log_guard;
 pub mod node_id;

@@ -15,6 +15,7 @@ use alexandra::base::context::RequestContext;
 use alexandra::base::worker::Spawner;
 use alexandra::coordinator::{ConsistencyLevel, ReadOptions};
 use alexandra::gossip::{Digest, EndpointState, GossipMessage, MessageKind, NodePlace};
+use alexandra::model::mutation::MutationBuilder;
 use alexandra::net::message::{Header, Message};
 use alexandra::net::{Inbound, Verb, extensions};
 use alexandra::node::{Member, MemberOptions};
@@ -64,6 +65,9 @@ enum Command {
     GoOn(u8),
     /// What a node answers to a read of a client.
     Serves(u8),
+    /// A client writes a row whose key is not text.
+    #[command(name = "write-later")]
+    WriteLater(u8),
     Run(Span),
     #[command(name = "cut-off")]
     CutOff(Nodes),
@@ -188,6 +192,7 @@ impl goldenscript::Runner for Script {
             | Command::Remove(..)
             | Command::TakeFirstPlace(_)
             | Command::ServeReads(_) => self.operate(command)?,
+            Command::WriteLater(node) => self.write_later(*node)?,
             Command::Ring(node) => return self.ring(*node),
             Command::Saved(node) => return self.saved(*node),
             Command::Peers(node) => return self.peers(*node),
@@ -404,6 +409,15 @@ impl Script {
             _ => unreachable!("{command:?}"),
         }
         Ok(())
+    }
+
+    fn write_later(&self, node: u8) -> Result<(), Box<dyn Error>> {
+        let Running { member, storage, .. } = self.node(node)?;
+        let (family, _) = storage.schema().families().next().ok_or("no column family")?;
+        let mut row = MutationBuilder::new(storage.schema(), system::KEYSPACE, b"\xff");
+        row.family(family).insert((b"", b"name"), b"value", 1);
+        let rows = [row.finish()];
+        Ok(self.runtime.block_on(member.coordinator().write(&rows, ConsistencyLevel::One))?)
     }
 
     fn serves(&self, node: u8) -> Outcome {
