@@ -284,7 +284,7 @@ impl ComparatorRegistry {
         let made: Arc<dyn CustomComparator> = match outer.strip_prefix(CLASS_PREFIX)? {
             "ReversedType" => {
                 let [base] = <[Comparator; 1]>::try_from(parts()?).ok()?;
-                Arc::new(Reversed::new(base))
+                Arc::new(Reversed::new(base, depth == MAX_DEPTH))
             }
             "CompositeType" => Arc::new(Composite::new(parts()?)),
             _ => Arc::new(Typed::made(class)?),

@@ -22,12 +22,14 @@ use std::cmp::Ordering;
 pub(super) struct Reversed {
     class_name: String,
     base: Comparator,
+    /// Whether it orders whole names, not components.
+    is_of_names: bool,
 }
 
 impl Reversed {
-    pub(super) fn new(base: Comparator) -> Self {
+    pub(super) fn new(base: Comparator, is_of_names: bool) -> Self {
         let class_name = format!("{CLASS_PREFIX}ReversedType({})", base.class_name());
-        Self { class_name, base }
+        Self { class_name, base, is_of_names }
     }
 }
 
@@ -37,7 +39,7 @@ impl CustomComparator for Reversed {
     }
 
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        if a.is_empty() || b.is_empty() {
+        if self.is_of_names && (a.is_empty() || b.is_empty()) {
             return a.len().cmp(&b.len());
         }
         self.base.compare(b, a)
@@ -235,9 +237,9 @@ mod tests {
             STATIC.to_vec(),
             name(&[b"a"], 0xff),
             name(&[b"a"], 0),
-            name(&[b"a", b""], 0),
             name(&[b"a", &two], 0),
             name(&[b"a", &one], 0),
+            name(&[b"a", b""], 0),
             name(&[b"a"], 1),
             name(&[b"aa"], 0),
             name(&[b"b", &two], 0),
@@ -245,7 +247,7 @@ mod tests {
         let sliced: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
         sorted(&composite, &sliced);
         assert!(names.iter().all(|name| composite.validate(name).is_ok()));
-        let shown = [1, 5, 7].map(|at: usize| composite.render(&names[at]));
+        let shown = [1, 4, 7].map(|at: usize| composite.render(&names[at]));
         assert_eq!(shown, ["static", "a:2", "a!"]);
     }
 
