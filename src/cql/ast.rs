@@ -91,9 +91,6 @@ pub(super) struct SelectItem {
     pub(super) selector: Selector,
     /// `AS alias`.
     pub(super) alias: Option<String>,
-    /// The selector as it was written, with no spaces but those between two words: the name of its
-    /// column without an alias.
-    pub(super) text: String,
 }
 
 /// SELECT.

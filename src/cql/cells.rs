@@ -3,15 +3,16 @@
 use super::collections;
 use super::error::CqlError;
 use super::modify::{Change, JsonCell, Operation, Stamp};
-use super::rows::{ELEMENT, MARKER, Row, Slot, is_multicell};
+use super::rows::{ELEMENT, MARKER, Row, Slot, element_name, is_multicell};
 use super::terms::{Value, Values};
-use crate::model::cell::{Expiry, MAX_NAME_LENGTH};
+use crate::model::cell::{Cell, Expiry, MAX_NAME_LENGTH};
 use crate::model::comparator::composite;
 use crate::model::deletion::Deletion;
 use crate::model::mutation::MutationBuilder;
-use crate::model::table::{ColumnKind, Form, Table};
+use crate::model::table::{Column, ColumnKind, Form, Table};
 use crate::model::types::{CqlType, Native};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The beginning of 2010, in ticks of 100 nanoseconds after the Unix epoch: elements that were
@@ -28,6 +29,24 @@ pub(super) struct CellWriter<'w, 'b> {
     pub(super) expiry: Option<Expiry>,
     pub(super) stamp: Stamp<'w>,
     pub(super) deletion: Deletion,
+    /// The lists of the row, with the changes so far, if elements are named by place or value.
+    pub(super) lists: Option<Lists>,
+}
+
+/// Elements by the names of their cells, for each column of a list.
+pub(super) type Lists = BTreeMap<usize, BTreeMap<Vec<u8>, Vec<u8>>>;
+
+/// The lists of a row that was read.
+pub(super) fn lists(table: &Table, row: &Row<'_>) -> Lists {
+    let lists = row.slots.iter().enumerate().filter_map(|(column, slot)| {
+        let Column { of_type: CqlType::List(_), cell_name, .. } = &table.columns[column] else {
+            return None;
+        };
+        let Slot::Cells(cells) = slot else { return None };
+        let element = |cell: &Cell| (element_name(cell_name, cell).to_vec(), cell.value().to_vec());
+        Some((column, cells.iter().map(element).collect()))
+    });
+    lists.collect()
 }
 
 impl CellWriter<'_, '_> {
@@ -62,7 +81,6 @@ impl CellWriter<'_, '_> {
         operation: &Operation,
         place: &CellPlace,
         values: &Values<'_>,
-        read: Option<&Row<'_>>,
     ) -> Result<(), CqlError> {
         let column = operation.column;
         match &operation.change {
@@ -82,15 +100,15 @@ impl CellWriter<'_, '_> {
             }
             Change::Append(value) => self.append(column, place, value.evaluate(values)?),
             Change::Prepend(value) => self.prepend(column, place, value.evaluate(values)?),
-            Change::Remove(value) => self.remove(column, place, value.evaluate(values)?, read),
+            Change::Remove(value) => self.remove(column, place, value.evaluate(values)?),
             Change::SetElement(at, value) => {
                 let (at, value) = (at.evaluate(values)?, value.evaluate(values)?);
                 let Some(value) = value else { return Ok(()) };
-                self.set_element(column, place, at, value.as_deref(), read)
+                self.set_element(column, place, at, value.as_deref())
             }
             Change::ClearElement(at) => {
                 let at = at.evaluate(values)?;
-                self.clear_element(column, place, at, read)
+                self.clear_element(column, place, at)
             }
         }
     }
@@ -162,6 +180,15 @@ impl CellWriter<'_, '_> {
                 self.table.columns[column].name,
                 name.len()
             )));
+        }
+        if let (Some(lists), CqlType::List(_)) =
+            (&mut self.lists, &self.table.columns[column].of_type)
+        {
+            let list = lists.entry(column).or_default();
+            match value {
+                Some(value) => list.insert(element.to_vec(), value.to_vec()),
+                None => list.remove(element),
+            };
         }
         match value {
             Some(value) => self.put((&place.0, &name), value),
@@ -235,7 +262,6 @@ impl CellWriter<'_, '_> {
         column: usize,
         place: &CellPlace,
         value: Option<Value<'_>>,
-        read: Option<&Row<'_>>,
     ) -> Result<(), CqlError> {
         let Some(Some(value)) = value else { return Ok(()) };
         let of_type = match &self.table.columns[column].of_type {
@@ -243,13 +269,12 @@ impl CellWriter<'_, '_> {
             other => other.clone(),
         };
         let elements = collections::elements(&of_type, &value)?;
-        if let CqlType::List(inner) = &self.table.columns[column].of_type {
-            let cell_name = self.table.columns[column].cell_name.clone();
-            let named: Vec<Vec<u8>> = list_cells(self.table, column, read)
-                .filter(|(_, value)| elements.iter().any(|it| inner.compare(it, value).is_eq()))
-                .map(|(name, _)| name.get(cell_name.len() + 1..).unwrap_or_default().to_vec())
-                .collect();
-            for name in named {
+        if let CqlType::List(inner) = &of_type {
+            let is_removed =
+                |own: &Vec<u8>| elements.iter().any(|it| inner.compare(it, own).is_eq());
+            let list = self.list(column).into_iter();
+            let removed = list.filter(|(_, own)| is_removed(own)).map(|(name, _)| name.clone());
+            for name in removed.collect::<Vec<_>>() {
                 self.put_element(column, place, &name, None)?;
             }
             return Ok(());
@@ -266,89 +291,62 @@ impl CellWriter<'_, '_> {
         place: &CellPlace,
         at: Option<Value<'_>>,
         value: Option<&[u8]>,
-        read: Option<&Row<'_>>,
     ) -> Result<(), CqlError> {
-        let column_type = &self.table.columns[column].of_type;
-        let element = match column_type {
-            CqlType::List(_) => self.list_element(column, at, read)?,
-            _ => match at {
-                Some(Some(key)) => key.into_owned(),
-                Some(None) => return Err(CqlError::invalid("Invalid null map key")),
-                None => return Err(CqlError::invalid("Invalid unset map key")),
-            },
-        };
-        self.put_element(column, place, &element, value)?;
-        Ok(())
+        let at = at.ok_or_else(|| self.wrong_element("unset", column))?;
+        let element = self.element(column, at, "set an element on")?;
+        self.put_element(column, place, &element, value)
     }
 
+    /// No index deletes no element of a list.
     fn clear_element(
         &mut self,
         column: usize,
         place: &CellPlace,
         at: Option<Value<'_>>,
-        read: Option<&Row<'_>>,
     ) -> Result<(), CqlError> {
-        let element = match &self.table.columns[column].of_type {
-            CqlType::List(_) if list_cells(self.table, column, read).next().is_none() => {
-                let why = "Attempted to delete an element from a list which is null";
-                return Err(CqlError::invalid(why));
-            }
-            CqlType::List(_) => self.list_element(column, at, read)?,
-            of_type => {
-                let missing = if at.is_none() { "unset" } else { "null" };
-                let Some(Some(key)) = at else {
-                    let what = if matches!(of_type, CqlType::Map(_)) { "map" } else { "set" };
-                    return Err(CqlError::invalid(format!("Invalid {missing} {what} key")));
-                };
-                key.into_owned()
-            }
+        let at = match (at, &self.table.columns[column].of_type) {
+            (None, CqlType::List(_)) => return Ok(()),
+            (at, _) => at.ok_or_else(|| self.wrong_element("unset", column))?,
         };
-        self.put_element(column, place, &element, None)?;
-        Ok(())
+        let element = self.element(column, at, "delete an element from")?;
+        self.put_element(column, place, &element, None)
     }
 
-    /// The name of the element of a list at an index.
-    fn list_element(
-        &self,
-        column: usize,
-        at: Option<Value<'_>>,
-        read: Option<&Row<'_>>,
-    ) -> Result<Vec<u8>, CqlError> {
-        let at = match at {
-            Some(Some(at)) => at.first_chunk().map_or(0, |bytes| i32::from_be_bytes(*bytes)),
-            Some(None) => return Err(CqlError::invalid("Invalid null value for list index")),
-            None => return Err(CqlError::invalid("Invalid unset value for list index")),
+    fn wrong_element(&self, value: &str, column: usize) -> CqlError {
+        CqlError::invalid(match &self.table.columns[column].of_type {
+            CqlType::List(_) => format!("Invalid {value} value for list index"),
+            CqlType::Map(_) => format!("Invalid {value} map key"),
+            _ => format!("Invalid {value} set key"),
+        })
+    }
+
+    /// The name of an element: its own key or, in a list, that of the element at an index.
+    fn element(&self, column: usize, at: Value<'_>, action: &str) -> Result<Vec<u8>, CqlError> {
+        let at = at.ok_or_else(|| self.wrong_element("null", column))?;
+        let CqlType::List(_) = &self.table.columns[column].of_type else {
+            return Ok(at.into_owned());
         };
-        let count = list_cells(self.table, column, read).count();
-        if count == 0 {
-            let why = "Attempted to set an element on a list which is null";
+        let at = at.first_chunk().map_or(0, |bytes| i32::from_be_bytes(*bytes));
+        let list = self.list(column);
+        if list.is_empty() {
+            let why = format!("Attempted to {action} a list which is null");
             return Err(CqlError::invalid(why));
         }
-        let found =
-            usize::try_from(at).ok().and_then(|at| list_cells(self.table, column, read).nth(at));
-        let prefix = self.table.columns[column].cell_name.len() + 1;
-        match found {
-            Some((name, _)) => Ok(name.get(prefix..).unwrap_or_default().to_vec()),
+        match usize::try_from(at).ok().and_then(|at| list.get(at)) {
+            Some((name, _)) => Ok((*name).clone()),
             None => Err(CqlError::invalid(format!(
-                "List index {at} out of bound, list has size {count}"
+                "List index {at} out of bound, list has size {}",
+                list.len()
             ))),
         }
     }
-}
 
-/// Names and values of the cells of a list, in its order.
-fn list_cells<'r>(
-    table: &Table,
-    column: usize,
-    read: Option<&'r Row<'_>>,
-) -> impl Iterator<Item = (&'r [u8], &'r [u8])> {
-    let prefix = &table.columns[column].cell_name;
-    let mut cells: Vec<(&[u8], &[u8])> = match read.and_then(|row| row.slots.get(column)) {
-        Some(Slot::Cells(cells)) => cells.iter().map(|it| (it.name(), it.value())).collect(),
-        _ => Vec::new(),
-    };
-    let time = CqlType::Native(Native::Timeuuid);
-    let element = |name: &'r [u8]| name.get(prefix.len() + 1..).unwrap_or_default();
-    cells.sort_by(|a, b| time.compare(element(a.0), element(b.0)));
-    cells.into_iter()
+    /// Names and values of the elements of a list, in its order.
+    fn list(&self, column: usize) -> Vec<(&Vec<u8>, &Vec<u8>)> {
+        let list = self.lists.as_ref().and_then(|lists| lists.get(&column));
+        let mut list: Vec<_> = list.into_iter().flatten().collect();
+        let time = CqlType::Native(Native::Timeuuid);
+        list.sort_by(|a, b| time.compare(a.0, b.0));
+        list
+    }
 }

@@ -8,7 +8,7 @@ use super::collections;
 use super::error::{CqlError, WriteType};
 use super::modify::{ModificationPlan, Stamp, Targets, element_receiver, field_number};
 use super::prepared::columns;
-use super::relations::{Named, Right, fulfils, right, symbol};
+use super::relations::{Named, Right, fulfils, right};
 use super::reply::Reply;
 use super::rows::{Partition, Row, visible};
 use super::select::count_statics;
@@ -25,6 +25,9 @@ use crate::model::types::{CqlType, Native, collection};
 use crate::service::{CasOutcome, ConsistencyLevel, RowQuery, SerialConsistency, Service};
 use std::borrow::Cow;
 use std::sync::Arc;
+
+/// Super columns to read of a partition: that of the static columns and one more.
+const STATICS_AND_A_ROW: usize = 2;
 
 /// Name of the column that says whether a change was made.
 const APPLIED: &str = "[applied]";
@@ -133,7 +136,7 @@ impl Test {
             return Err(CqlError::invalid(why));
         }
         if matches!(relation.operator, Operator::Contains | Operator::ContainsKey) {
-            let why = format!("{} cannot be a condition of IF", symbol(relation.operator));
+            let why = format!("{} cannot be a condition of IF", relation.operator);
             return Err(CqlError::invalid(why));
         }
         let receiver = named.of_column(column);
@@ -151,7 +154,8 @@ impl Test {
                     }
                 };
                 let whole = Receiver { of_type: receiver.of_type.unfrozen().clone(), ..receiver };
-                let key = Expression::new(key, &element_receiver(&whole, "access")?, typing)?;
+                let key =
+                    Expression::new(key, &element_receiver(&whole, "access operation")?, typing)?;
                 (Some(Part::Element(key)), whole.part(format!("value({name})"), inner))
             }
             Subject::Field(_, field) => {
@@ -162,7 +166,7 @@ impl Test {
                 };
                 let of_type = CqlType::User(Arc::clone(user));
                 let whole = Receiver { of_type, ..receiver.clone() };
-                let at = field_number(&whole, field)?;
+                let at = field_number(&whole, field, "access operation")?;
                 let inner = user.fields[at].1.clone();
                 (Some(Part::Field(at)), receiver.part(format!("{name}.{field}"), inner))
             }
@@ -175,7 +179,7 @@ impl Test {
         {
             return Err(CqlError::invalid(format!(
                 "Slice conditions ( {} ) are not supported on {what}",
-                symbol(relation.operator)
+                relation.operator
             )));
         }
         let right = right(relation, &receiver, typing)?;
@@ -205,7 +209,7 @@ impl Test {
             }
             Right::Several(all) => {
                 for expected in all {
-                    let expected = expected.evaluate(values)?.ok_or_else(unset)?;
+                    let Some(expected) = expected.evaluate(values)? else { continue };
                     if self.are_equal(present, expected.as_deref())? {
                         return Ok(true);
                     }
@@ -235,13 +239,14 @@ impl Test {
         let Some(expected) = expected else {
             return Err(CqlError::invalid(format!(
                 "Invalid comparison with null for operator \"{}\"",
-                symbol(self.operator)
+                self.operator
             )));
         };
         // A collection without elements is stored nowhere.
         let none = collection::pack::<&[u8]>(&[]);
-        let is_multicell = self.of_type.is_multicell();
-        let present = present.or(is_multicell.then_some(&none));
+        let is_collection =
+            matches!(self.of_type, CqlType::List(_) | CqlType::Set(_) | CqlType::Map(_));
+        let present = present.or(is_collection.then_some(&none));
         let order = present.map(|present| self.of_type.compare(present, expected));
         Ok(order.is_some_and(|order| fulfils(self.operator, order)))
     }
@@ -359,9 +364,11 @@ impl<'c> Changes<'c> {
         &self.items[0].plan.table.table
     }
 
-    /// The rows that the changes name.
+    /// The rows on which the changes depend.
     fn places(&self) -> impl Iterator<Item = CellPlace> {
-        self.targets.iter().filter_map(|it| it.rows.row(self.table()))
+        let all = self.items.iter().zip(self.targets);
+        let read = all.filter(|(item, _)| item.plan.guard.is_some() || item.plan.reads());
+        read.filter_map(|(_, targets)| targets.rows.row(self.table()))
     }
 
     /// Whether a condition is about static columns, or about the existence of what has them.
@@ -377,6 +384,10 @@ impl<'c> Changes<'c> {
     /// The rows that the conditions are about, with the static columns if that is needed.
     fn slice(&self) -> Slice {
         let places: Vec<CellPlace> = self.places().collect();
+        if places.is_empty() {
+            // A partition without static values is not one that does not exist.
+            return Slice::range(None, b"", b"", false, STATICS_AND_A_ROW);
+        }
         slice_of_rows((self.table(), self.family.1), &places, self.reads_statics())
     }
 
@@ -464,11 +475,14 @@ impl<'c> Changes<'c> {
         let table = self.table();
         let guards = || self.items.iter().filter_map(|item| item.plan.guard.as_ref());
         if guards().any(|guard| !matches!(guard, Guard::Columns(_))) {
-            return (0..table.columns.len()).collect();
+            return (0..table.columns.len()).filter(|it| !table.columns[*it].is_hidden()).collect();
         }
         let is_static = |column: &usize| table.columns[*column].kind == ColumnKind::Static;
-        let mut tested: Vec<usize> = guards().flat_map(Guard::columns).collect();
-        tested.sort_by_key(is_static);
+        let tested = guards().flat_map(|guard| {
+            let mut tested: Vec<usize> = guard.columns().collect();
+            tested.sort_by_key(is_static);
+            tested
+        });
         // Rows of a batch are told from each other by their keys.
         let is_batch = self.items.len() > 1;
         let mut shown: Vec<usize> =
@@ -481,7 +495,8 @@ impl<'c> Changes<'c> {
         shown
     }
 
-    /// The rows that exist; the static columns alone if none does.
+    /// The rows that exist; the static columns alone if none does. Where only static columns are
+    /// depended on, the first row stands for its partition.
     fn shown_rows<'r>(&self, cells: &'r [Cell]) -> Vec<Row<'r>>
     where
         'c: 'r,
@@ -493,9 +508,11 @@ impl<'c> Changes<'c> {
         places.dedup();
         let found = places.iter().map(|place| self.find(cells, Some(place)));
         let mut rows: Vec<Row<'r>> = found.filter(|it| it.exists).map(|it| it.row).collect();
-        if rows.is_empty() {
-            let statics = self.find(cells, None);
-            rows.extend(statics.exists.then_some(statics.row));
+        if rows.is_empty() && !cells.is_empty() {
+            let (table, family) = (self.table(), self.family.1);
+            let (statics, cells) = cells.split_at(count_statics(table, cells));
+            let partition = Partition { table, family, key: self.key, statics, cells };
+            rows.push(partition.row(partition.groups().into_iter().next().unwrap_or(0..0)));
         }
         rows
     }

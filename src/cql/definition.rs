@@ -1,6 +1,6 @@
 //! CREATE TABLE as a table.
 
-use super::ast::{ColumnDefinition, CreateTable};
+use super::ast::{ColumnDefinition, CreateTable, TypeName};
 use super::error::CqlError;
 use super::types::TypeNames;
 use crate::model::table::{Column, ColumnKind, Table};
@@ -16,7 +16,7 @@ pub(super) fn table(
     let mut defined: BTreeMap<&str, (&ColumnDefinition, CqlType)> = BTreeMap::new();
     for column in &statement.columns {
         let of_type = types.resolve(&column.of_type, keyspace)?;
-        check_type(&of_type)?;
+        check_type(&of_type, &column.of_type)?;
         if defined.insert(&column.name, (column, of_type)).is_some() {
             let why = format!("Multiple definition of identifier {}", column.name);
             return Err(CqlError::invalid(why));
@@ -108,29 +108,29 @@ fn compact(
             names.join(", ")
         )));
     }
-    let empty = Column::new("value", CqlType::Native(Native::Blob), ColumnKind::Regular);
+    let empty = Column::new("value", CqlType::Native(Native::Empty), ColumnKind::Regular);
     let value = regular.pop().unwrap_or(empty);
     columns.push(value);
     Ok(Table::of_columns(columns, true))
 }
 
 /// Types that no column can have.
-pub(super) fn check_type(of_type: &CqlType) -> Result<(), CqlError> {
+pub(super) fn check_type(of_type: &CqlType, written: &TypeName) -> Result<(), CqlError> {
     if *of_type == CqlType::Native(Native::Counter) {
         return Err(CqlError::unsupported("counters"));
     }
     if holds(of_type, Native::Counter) {
         let what = if matches!(of_type, CqlType::Tuple(_)) { "tuples" } else { "collections" };
-        let why = format!("Counters are not allowed inside {what}: {of_type}");
+        let why = format!("Counters are not allowed inside {what}: {written}");
         return Err(CqlError::invalid(why));
     }
     match of_type.unfrozen() {
         CqlType::Set(inner) if holds(inner, Native::Duration) => {
-            let why = format!("Durations are not allowed inside sets: {of_type}");
+            let why = format!("Durations are not allowed inside sets: {written}");
             return Err(CqlError::invalid(why));
         }
         CqlType::Map(inner) if holds(&inner.0, Native::Duration) => {
-            let why = format!("Durations are not allowed as map keys: {of_type}");
+            let why = format!("Durations are not allowed as map keys: {written}");
             return Err(CqlError::invalid(why));
         }
         _ => {}
@@ -147,7 +147,7 @@ pub(super) fn check_type(of_type: &CqlType) -> Result<(), CqlError> {
             CqlType::User(_) => "Non-frozen UDTs with nested non-frozen collections are not \
                 supported"
                 .to_owned(),
-            _ => format!("Non-frozen {what} are not allowed inside collections: {of_type}"),
+            _ => format!("Non-frozen {what} are not allowed inside collections: {written}"),
         }));
     }
     Ok(())

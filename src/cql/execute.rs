@@ -33,6 +33,9 @@ use crate::service::{BatchError, ConsistencyLevel, Grants, Service};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// Bytes of the changes of a batch of several row keys.
+const MAX_BATCH: usize = 50 << 10;
+
 /// Runs statements.
 #[derive(Debug)]
 pub struct Executor {
@@ -294,6 +297,10 @@ impl Executor {
         };
         let mutations = batch::mutations(&self.service, items, stamp, consistency).await;
         let mutations = mutations.map_err(|error| error.at_level(level))?;
+        let bytes: usize = mutations.iter().map(|it| it.record().len()).sum();
+        if kind != WriteType::Simple && mutations.len() > 1 && bytes > MAX_BATCH {
+            return Err(CqlError::invalid("Batch too large"));
+        }
         if mutations.is_empty() {
             return Ok(());
         }

@@ -268,6 +268,14 @@ pub(super) fn resolve(
     known: &[Option<CqlType>],
     receiver: Option<&CqlType>,
 ) -> Result<Call, CqlError> {
+    let special = match (name.name.as_str(), receiver) {
+        ("tojson", Some(_)) => Some("toJson() may only be used within the selection clause"),
+        ("fromjson", None) => Some("fromJson() cannot be used in the selection clause"),
+        _ => None,
+    };
+    if let Some(why) = special {
+        return Err(CqlError::invalid(why));
+    }
     let candidates = candidates(&name.name, known, receiver);
     if candidates.is_empty() || name.keyspace.as_deref().is_some_and(|it| it != "system") {
         return Err(CqlError::invalid(format!("Unknown function '{}'", name.name)));
@@ -336,7 +344,7 @@ fn weakly(wanted: &CqlType, given: &CqlType) -> bool {
                 | Timestamp
                 | Date
         ),
-        (CqlType::Native(wanted), CqlType::Native(Text)) => {
+        (CqlType::Native(wanted), CqlType::Native(Ascii | Text)) => {
             matches!(wanted, Ascii | Text | Inet | Timestamp | Date | Time)
         }
         (CqlType::Native(wanted), CqlType::Native(Double)) => {

@@ -47,6 +47,7 @@ mod schema;
 mod select;
 mod selection;
 mod session;
+mod show;
 mod system;
 mod tables;
 mod terms;

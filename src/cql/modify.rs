@@ -4,7 +4,7 @@ use super::ast::{
     Assigned, Delete, Insert, InsertValues, Modification, Object, Operator, Relation, Subject,
     Target, TargetPart, Term, Update, Using,
 };
-use super::cells::CellWriter;
+use super::cells::{self, CellPlace, CellWriter};
 use super::conditional::Guard;
 use super::error::CqlError;
 use super::functions::Chance;
@@ -19,7 +19,7 @@ use crate::model::comparator::composite;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::mutation::MutationBuilder;
-use crate::model::table::{Column, ColumnKind, Form};
+use crate::model::table::{ColumnKind, Form, Table};
 use crate::model::types::{self, CqlType, Native};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -221,11 +221,11 @@ impl ModificationPlan {
                 None => Change::Clear,
                 Some(TargetPart::Element(term)) => Change::ClearElement(Expression::new(
                     term,
-                    &element_receiver(&receiver, "deletion")?,
+                    &element_receiver(&receiver, "deletion operation")?,
                     typing,
                 )?),
                 Some(TargetPart::Field(field)) => {
-                    Change::ClearField(field_number(&receiver, field)?)
+                    Change::ClearField(field_number(&receiver, field, "deletion operation")?)
                 }
             };
             Ok(Operation { column, change })
@@ -315,7 +315,7 @@ impl ModificationPlan {
             Keys::Several(keys) => keys,
             Keys::Tokens(..) => Vec::new(),
         };
-        let rows = self.restrictions.rows(table, values)?;
+        let rows = self.restrictions.rows(table, values, false)?;
         Ok(Targets { keys, rows, json: None })
     }
 
@@ -341,11 +341,9 @@ impl ModificationPlan {
             })?;
             cells[column] = JsonCell::Value(bytes);
         }
-        if !default_unset {
-            for cell in &mut cells {
-                if *cell == JsonCell::Absent {
-                    *cell = JsonCell::Value(None);
-                }
+        for (cell, column) in cells.iter_mut().zip(&table.columns) {
+            if *cell == JsonCell::Absent && (!default_unset || column.is_hidden()) {
+                *cell = JsonCell::Value(column.is_hidden().then(Vec::new));
             }
         }
         let part = |column: usize| {
@@ -412,8 +410,10 @@ impl ModificationPlan {
             return Ok(());
         }
         let expiry = self.expiry(values, stamp.now)?;
-        let mut writer = CellWriter { table, builder, expiry, stamp, deletion };
+        let lists = read.filter(|_| self.reads()).map(|row| cells::lists(table, row));
+        let mut writer = CellWriter { table, builder, expiry, stamp, deletion, lists };
         let places = targets.rows.places(table);
+        places.iter().try_for_each(|place| check_place(table, place))?;
         if let Some(json) = &targets.json {
             for place in &places {
                 writer.mark(self.marks, place);
@@ -433,7 +433,7 @@ impl ModificationPlan {
             let static_place = [(composite::STATIC.to_vec(), Vec::new())];
             let places = if is_static { &static_place[..] } else { &places[..] };
             for place in places {
-                writer.operate(operation, place, values, read)?;
+                writer.operate(operation, place, values)?;
             }
         }
         Ok(())
@@ -502,9 +502,23 @@ fn check_key(columns: &[String], named: &Named<'_>) -> Result<(), CqlError> {
     }
 }
 
+/// No column and no super column has an empty name.
+fn check_place(table: &Table, (outer, inner): &CellPlace) -> Result<(), CqlError> {
+    let first = table.clustering().start;
+    let column = match table.in_super_name {
+        1.. if !table.is_composite.0 && outer.is_empty() => first,
+        in_super_name if table.form == Form::Dense && inner.is_empty() => first + in_super_name,
+        _ => return Ok(()),
+    };
+    let name = &table.columns[column].name;
+    Err(CqlError::invalid(format!("Invalid empty or null value for column {name}")))
+}
+
+/// The name of a cell may have only the first of several components.
 fn check_clustering(restrictions: &Restrictions, named: &Named<'_>) -> Result<(), CqlError> {
-    let missing = restrictions.missing_clustering(named.table);
-    if missing.is_empty() {
+    let (table, missing) = (named.table, restrictions.missing_clustering(named.table));
+    let in_name = table.clustering().len() - table.in_super_name;
+    if missing.is_empty() || table.is_composite.1 && missing.len() < in_name {
         return Ok(());
     }
     Err(CqlError::invalid(format!("Some clustering keys are missing: {}", missing.join(", "))))
@@ -516,11 +530,12 @@ fn check_dense(operations: &[Operation], named: &Named<'_>, is_json: bool) -> Re
     if named.table.form == Form::Dense
         && operations.is_empty()
         && !is_json
-        && let Some(Column { name: value, of_type, .. }) = value
-        && *of_type != CqlType::Native(Native::Empty)
+        && let Some(value) = value
+        && !value.is_hidden()
     {
         return Err(CqlError::invalid(format!(
-            "Column {value} is mandatory for this COMPACT STORAGE table"
+            "Column {} is mandatory for this COMPACT STORAGE table",
+            value.name
         )));
     }
     Ok(())
@@ -563,21 +578,23 @@ fn deletable(target: &Target, named: &Named<'_>) -> Result<usize, CqlError> {
     Ok(column)
 }
 
-pub(super) fn field_number(receiver: &Receiver, field: &str) -> Result<usize, CqlError> {
-    let refuse = || {
-        CqlError::invalid(format!(
-            "Invalid field update/deletion operation for non-UDT column {}",
-            receiver.name
-        ))
-    };
+/// The number of a field of a value of a user type.
+pub(super) fn field_number(
+    receiver: &Receiver,
+    field: &str,
+    operation: &str,
+) -> Result<usize, CqlError> {
+    let column = &receiver.name;
     let CqlType::User(user) = &receiver.of_type else {
-        if let CqlType::Frozen(_) = &receiver.of_type {
-            return Err(CqlError::invalid(format!(
-                "Invalid operation for frozen UDT column {}",
-                receiver.name
-            )));
-        }
-        return Err(refuse());
+        return Err(CqlError::invalid(match (&receiver.of_type, operation) {
+            (CqlType::Frozen(_), "deletion operation") => {
+                format!("Frozen UDT column {column} does not support field deletion")
+            }
+            (CqlType::Frozen(_), _) => {
+                format!("Invalid {operation} for frozen UDT column {column}")
+            }
+            _ => format!("Invalid {operation} for non-UDT column {column}"),
+        }));
     };
     user.fields.iter().position(|(name, _)| name == field).ok_or_else(|| {
         CqlError::invalid(format!(
@@ -588,24 +605,21 @@ pub(super) fn field_number(receiver: &Receiver, field: &str) -> Result<usize, Cq
 }
 
 /// The receiver of the key of an element.
-pub(super) fn element_receiver(receiver: &Receiver, action: &str) -> Result<Receiver, CqlError> {
+pub(super) fn element_receiver(receiver: &Receiver, operation: &str) -> Result<Receiver, CqlError> {
     let name = &receiver.name;
-    match &receiver.of_type {
-        CqlType::List(_) => Ok(receiver.part(format!("idx({name})"), CqlType::Native(Native::Int))),
-        CqlType::Set(inner) if action == "deletion" => {
-            Ok(receiver.part(format!("value({name})"), (**inner).clone()))
+    let what = match &receiver.of_type {
+        CqlType::List(_) => {
+            return Ok(receiver.part(format!("idx({name})"), CqlType::Native(Native::Int)));
         }
-        CqlType::Map(inner) => Ok(receiver.part(format!("key({name})"), inner.0.clone())),
-        CqlType::Set(_) => Err(CqlError::invalid(format!(
-            "Invalid operation ({name}[...] = ...) for set column {name}"
-        ))),
-        CqlType::Frozen(_) => Err(CqlError::invalid(format!(
-            "Invalid {action} operation for frozen collection column {name}"
-        ))),
-        _ => Err(CqlError::invalid(format!(
-            "Invalid {action} operation for non collection column {name}"
-        ))),
-    }
+        CqlType::Set(inner) if operation == "deletion operation" => {
+            return Ok(receiver.part(format!("value({name})"), (**inner).clone()));
+        }
+        CqlType::Map(inner) => return Ok(receiver.part(format!("key({name})"), inner.0.clone())),
+        CqlType::Set(_) => "set",
+        CqlType::Frozen(_) => "frozen collection",
+        _ => "non collection",
+    };
+    Err(CqlError::invalid(format!("Invalid {operation} for {what} column {name}")))
 }
 
 fn change(
@@ -620,7 +634,8 @@ fn change(
     let (term, make): (&Term, fn(Expression) -> Change) = match (assigned, &target.part) {
         (Assigned::Value(term), None) => (term, Change::Set),
         (Assigned::Value(term), Some(TargetPart::Element(at))) => {
-            let at = Expression::new(at, &element_receiver(&receiver, "set")?, typing)?;
+            let operation = format!("operation ({name}[{at}] = {term})");
+            let at = Expression::new(at, &element_receiver(&receiver, &operation)?, typing)?;
             let value_type = match &receiver.of_type {
                 CqlType::List(inner) => (**inner).clone(),
                 CqlType::Map(inner) => inner.1.clone(),
@@ -630,7 +645,8 @@ fn change(
             return Ok(Change::SetElement(at, Expression::new(term, &value, typing)?));
         }
         (Assigned::Value(term), Some(TargetPart::Field(field))) => {
-            let at = field_number(&receiver, field)?;
+            let operation = format!("operation ({name}.{field} = {term})");
+            let at = field_number(&receiver, field, &operation)?;
             let CqlType::User(user) = &receiver.of_type else { return Ok(Change::ClearField(at)) };
             let value = receiver.part(format!("{name}.{field}"), user.fields[at].1.clone());
             return Ok(Change::SetField(at, Expression::new(term, &value, typing)?));
@@ -649,47 +665,30 @@ fn change(
 
 /// The receiver of the term of an assignment.
 fn operand(receiver: Receiver, assigned: &Assigned) -> Result<Receiver, CqlError> {
-    let name = &receiver.name;
-    match (assigned, &receiver.of_type) {
-        (Assigned::Value(_), _) => Ok(receiver),
+    let what = match (assigned, &receiver.of_type) {
+        (Assigned::Value(_), _) => return Ok(receiver),
         // Entries of a map are removed by their keys.
         (Assigned::Remove(_), CqlType::Map(inner)) => {
             let keys = CqlType::Set(Arc::new(inner.0.clone()));
-            Ok(receiver.part(name.clone(), keys))
+            return Ok(receiver.part(receiver.name.clone(), keys));
         }
-        (Assigned::Prepend(_), CqlType::List(_))
-        | (_, CqlType::List(_) | CqlType::Set(_) | CqlType::Map(_))
-            if !matches!(
-                (assigned, &receiver.of_type),
-                (Assigned::Prepend(_), CqlType::Set(_) | CqlType::Map(_))
-            ) =>
-        {
-            Ok(receiver)
-        }
-        (_, CqlType::Frozen(_)) => Err(CqlError::invalid(format!(
-            "Invalid operation ({}) for frozen collection column {name}",
-            shown(name, assigned)
-        ))),
-        (Assigned::Prepend(_), _) => Err(CqlError::invalid(format!(
-            "Invalid operation ({}) for non list column {name}",
-            shown(name, assigned)
-        ))),
-        (_, CqlType::Tuple(_)) => Err(CqlError::invalid(format!(
-            "Invalid operation ({}) for tuple column {name}",
-            shown(name, assigned)
-        ))),
-        _ => Err(CqlError::invalid(format!(
-            "Invalid operation ({}) for non counter column {name}",
-            shown(name, assigned)
-        ))),
-    }
+        (_, CqlType::Frozen(_)) => "frozen collection",
+        (Assigned::Prepend(_), CqlType::List(_)) => return Ok(receiver),
+        (Assigned::Prepend(_), _) => "non list",
+        (_, CqlType::List(_) | CqlType::Set(_) | CqlType::Map(_)) => return Ok(receiver),
+        (_, CqlType::Tuple(_)) => "tuple",
+        _ => "non counter",
+    };
+    let name = &receiver.name;
+    let shown = shown(name, assigned);
+    Err(CqlError::invalid(format!("Invalid operation ({shown}) for {what} column {name}")))
 }
 
 fn shown(name: &str, assigned: &Assigned) -> String {
     match assigned {
-        Assigned::Value(_) => format!("{name} = ..."),
-        Assigned::Append(_) => format!("{name} = {name} + ..."),
-        Assigned::Prepend(_) => format!("{name} = ... + {name}"),
-        Assigned::Remove(_) => format!("{name} = {name} - ..."),
+        Assigned::Value(term) => format!("{name} = {term}"),
+        Assigned::Append(term) => format!("{name} = {name} + {term}"),
+        Assigned::Prepend(term) => format!("{name} = {term} + {name}"),
+        Assigned::Remove(term) => format!("{name} = {name} - {term}"),
     }
 }

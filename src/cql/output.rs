@@ -29,7 +29,9 @@ pub(super) struct Output<'e> {
     pub(super) left_in_partition: usize,
     /// The group that is being collected.
     pub(super) group: Option<Group>,
-    pub(super) group_key: Option<Vec<Option<Vec<u8>>>>,
+    pub(super) group_key: Option<OwnedRow>,
+    /// The values of its first row to sort by.
+    pub(super) group_order: OwnedRow,
     /// Rows that are to be sorted, with the values to sort by.
     pub(super) sorted: Vec<(OwnedRow, OwnedRow)>,
     pub(super) rows: Rows<'e>,
@@ -62,8 +64,13 @@ impl Output<'_> {
         wanted.saturating_add(1)
     }
 
-    pub(super) fn begin_partition(&mut self) {
+    /// Begins with the rows of another partition. They are of other groups than those before.
+    pub(super) fn begin_partition(&mut self) -> Result<(), CqlError> {
+        if self.group_key.is_some() {
+            self.end_group()?;
+        }
         self.left_in_partition = self.per_partition;
+        Ok(())
     }
 
     /// Adds a row. False if no more rows of this page are wanted.
@@ -99,7 +106,8 @@ impl Output<'_> {
             _ => {
                 let values = plan.selection.of_row(row, &self.context)?;
                 let values = values.into_iter().map(|it| it.map(|it| it.into_owned())).collect();
-                self.emit(values, Some(row))?;
+                let order = self.order_of(row);
+                self.emit(values, order)?;
             }
         }
         Ok(self.left > 0)
@@ -118,27 +126,25 @@ impl Output<'_> {
         Ok(())
     }
 
-    fn emit(
-        &mut self,
-        values: Vec<Option<Vec<u8>>>,
-        row: Option<&Row<'_>>,
-    ) -> Result<(), CqlError> {
+    /// The values of a row to sort by.
+    fn order_of(&self, row: &Row<'_>) -> OwnedRow {
+        let columns = self.plan.sorts_by.iter();
+        let value = |column| row.value(self.context.table, column).map(|it| it.into_owned());
+        columns.map(|(column, _)| value(*column)).collect()
+    }
+
+    fn emit(&mut self, values: OwnedRow, order: OwnedRow) -> Result<(), CqlError> {
         if self.plan.sorts_by.is_empty() {
             for value in &values {
                 self.rows.cell(value.as_deref());
             }
             return self.end_row();
         }
-        let by = self.plan.sorts_by.iter().map(|(column, _)| {
-            let value = row.and_then(|row| row.value(self.context.table, *column));
-            value.map(|value| value.into_owned())
-        });
-        let by: Vec<Option<Vec<u8>>> = by.collect();
-        let bytes = |values: &[Option<Vec<u8>>]| -> usize {
-            values.iter().map(|value| value.as_ref().map_or(0, Vec::len) + VALUE_HEAD).sum()
-        };
-        self.memory.take(bytes(&values) + bytes(&by)).map_err(CqlError::too_large)?;
-        self.sorted.push((by, values));
+        let bytes =
+            values.iter().chain(&order).map(|it| it.as_ref().map_or(0, Vec::len) + VALUE_HEAD);
+        self.memory.take(bytes.sum()).map_err(CqlError::too_large)?;
+        self.left_in_partition = self.left_in_partition.saturating_sub(1);
+        self.sorted.push((order, values));
         Ok(())
     }
 
@@ -149,24 +155,28 @@ impl Output<'_> {
         here: Option<(Vec<u8>, Place)>,
     ) -> Result<bool, CqlError> {
         let plan = self.plan;
-        if let Some(columns) = &plan.group_by {
-            let table = self.context.table;
-            let value = |column: &usize| row.value(table, *column).map(|it| it.into_owned());
-            let key: Vec<Option<Vec<u8>>> = columns.iter().map(value).collect();
-            if self.group_key.as_ref().is_some_and(|before| *before != key) {
-                self.end_group()?;
-                if self.left == 0 {
-                    return Ok(false);
-                }
-            }
-            if self.left_in_partition == 0 {
-                return Ok(true);
-            }
-            if self.page_left == 0 {
-                self.end_page();
-                return Ok(false);
-            }
-            self.group_key = Some(key);
+        let table = self.context.table;
+        let value = |column: &usize| row.value(table, *column).map(|it| it.into_owned());
+        let key = plan.group_by.as_ref().map(|columns| columns.iter().map(value).collect());
+        if self.group_key.is_some() && self.group_key != key {
+            self.end_group()?;
+        }
+        if self.left == 0 {
+            return Ok(false);
+        }
+        if self.left_in_partition == 0 {
+            return Ok(true);
+        }
+        if self.page_left == 0 {
+            self.end_page();
+            return Ok(false);
+        }
+        if self.group_key.is_none() {
+            self.group_order = self.order_of(row);
+        }
+        self.group_key = key;
+        if plan.is_distinct {
+            self.left_in_partition = 0;
         }
         self.last = here;
         let mut group = self.group.take().unwrap_or_else(|| plan.selection.group());
@@ -182,7 +192,8 @@ impl Output<'_> {
         self.group_key = None;
         let values = plan.selection.of_group(&group, &self.context)?;
         let values = values.into_iter().map(|it| it.map(|it| it.into_owned())).collect();
-        self.emit(values, None)
+        let order = std::mem::take(&mut self.group_order);
+        self.emit(values, order)
     }
 
     fn end_page(&mut self) {

@@ -26,7 +26,8 @@ impl Named<'_> {
     /// The number of a column that has to exist.
     pub(super) fn column(&self, name: &str) -> Result<usize, CqlError> {
         let unknown = || CqlError::invalid(format!("Undefined column name {name}"));
-        self.table.column(name).ok_or_else(unknown)
+        let column = self.table.column(name);
+        column.filter(|it| !self.table.columns[*it].is_hidden()).ok_or_else(unknown)
     }
 
     /// A receiver of this table.
@@ -69,8 +70,7 @@ pub(super) struct Condition {
     pub(super) right: Right,
     /// Type of the values on the right; those of several columns are tuples.
     of_type: CqlType,
-    name: String,
-    is_of_key: bool,
+    pub(super) name: String,
 }
 
 impl Condition {
@@ -81,16 +81,9 @@ impl Condition {
         typing: &mut Typing<'_>,
     ) -> Result<Self, CqlError> {
         let (left, receiver) = left(relation, named, typing)?;
-        if is_slice(relation.operator)
-            && let Some(durations) = receiver.of_type.durations()
-        {
-            let what = if durations == "durations" { "duration columns" } else { durations };
-            let why = format!("Slice restrictions are not supported on {what}");
-            return Err(CqlError::invalid(why));
-        }
         check_tuples(relation)?;
-        let Relation { operator, object, .. } = relation;
-        let right = match object {
+        let Relation { mut operator, ref object, .. } = *relation;
+        let mut right = match object {
             Object::Term(Term::Call(function, arguments))
                 if left == Left::Token && function.name == "token" =>
             {
@@ -98,13 +91,18 @@ impl Condition {
             }
             _ => right(relation, &receiver, typing)?,
         };
+        if let Right::Several(values) = &mut right
+            && values.len() == 1
+            && let Some(only) = values.pop()
+        {
+            (operator, right) = (Operator::Equal, Right::One(only));
+        }
         let Receiver { name, of_type, .. } = receiver;
         let name = match &relation.subject {
             Subject::Column(column) | Subject::Element(column, _) => column.clone(),
             _ => name,
         };
-        let is_of_key = matches!(left, Left::Column(column) if column < named.table.key_length());
-        Ok(Self { left, operator: *operator, right, of_type, name, is_of_key })
+        Ok(Self { left, operator, right, of_type, name })
     }
 
     /// Numbers of the columns of its left side.
@@ -116,35 +114,38 @@ impl Condition {
         }
     }
 
-    /// The relation with values.
-    pub(super) fn bind<'v>(&'v self, values: &'v Values<'v>) -> Result<Check<'v>, CqlError> {
+    /// The relation with values, to look at rows with or, if not, to find them by.
+    pub(super) fn bind<'v>(
+        &'v self,
+        values: &'v Values<'v>,
+        is_filter: bool,
+    ) -> Result<Check<'v>, CqlError> {
         let name = &self.name;
-        let one = |expression: &'v Expression| -> Result<Cow<'v, [u8]>, CqlError> {
+        let one = |expression: &'v Expression, what| -> Result<Cow<'v, [u8]>, CqlError> {
             let value = expression.evaluate(values)?;
-            let value = value.ok_or_else(|| {
-                CqlError::invalid(format!("Unsupported unset value for column {name}"))
-            })?;
-            value.ok_or_else(|| {
-                let what = if self.is_of_key {
-                    "Invalid null value in condition"
-                } else {
-                    "Unsupported null value"
-                };
-                CqlError::invalid(format!("{what} for column {name}"))
-            })
+            let wrong = |missing| {
+                CqlError::invalid(match (is_filter, missing) {
+                    (true, _) => format!("Unsupported {missing} {what} for column {name}"),
+                    (_, "null") => format!("Invalid null value in condition for column {name}"),
+                    _ => format!("Invalid {missing} value for column {name}"),
+                })
+            };
+            value.ok_or_else(|| wrong("unset"))?.ok_or_else(|| wrong("null"))
         };
+        let is_element = matches!(self.left, Left::Element(..));
+        let value = |expression| one(expression, if is_element { "map value" } else { "value" });
         let values: Vec<Cow<'v, [u8]>> = match &self.right {
-            Right::One(expression) => vec![one(expression)?],
-            Right::Several(list) => list.iter().map(one).collect::<Result<_, _>>()?,
+            Right::One(expression) => vec![value(expression)?],
+            Right::Several(list) => list.iter().map(value).collect::<Result<_, _>>()?,
             Right::List(list) => {
-                let list = one(list)?;
+                let list = value(list)?;
                 let list_type = CqlType::List(Arc::new(self.of_type.clone()));
                 let elements = collections::elements(&list_type, &list)?;
                 elements.into_iter().map(|it| Cow::Owned(it.to_vec())).collect()
             }
         };
         let element = match &self.left {
-            Left::Element(_, expression) => Some(one(expression)?),
+            Left::Element(_, key) => Some(one(key, "map key")?),
             _ => None,
         };
         Ok(Check { condition: self, element, values })
@@ -163,10 +164,9 @@ fn check_tuples(relation: &Relation) -> Result<(), CqlError> {
             && items.len() != names.len()
         {
             return Err(CqlError::invalid(format!(
-                "Expected {} elements in value tuple, but got {}: {}",
+                "Expected {} elements in value tuple, but got {}: {term}",
                 names.len(),
                 items.len(),
-                show_term(term)
             )));
         }
     }
@@ -260,6 +260,13 @@ fn of_column(
 ) -> Result<(Left, Receiver), CqlError> {
     let column = named.column(name)?;
     let receiver = named.of_column(column);
+    if is_slice(operator)
+        && let Some(durations) = receiver.of_type.durations()
+    {
+        let what = if durations == "durations" { "duration columns" } else { durations };
+        let why = format!("Slice restrictions are not supported on {what}");
+        return Err(CqlError::invalid(why));
+    }
     let receiver = match (operator, receiver.of_type.unfrozen()) {
         (Operator::Contains, CqlType::List(inner) | CqlType::Set(inner)) => {
             receiver.part(format!("value({name})"), (**inner).clone())
@@ -281,9 +288,8 @@ fn of_column(
         (_, inner) if receiver.of_type.is_multicell() => {
             let what = if matches!(inner, CqlType::User(_)) { "UDT" } else { "Collection" };
             return Err(CqlError::invalid(format!(
-                "{what} column '{name}' ({}) cannot be restricted by a '{}' relation",
-                receiver.of_type,
-                symbol(operator)
+                "{what} column '{name}' ({}) cannot be restricted by a '{operator}' relation",
+                receiver.of_type
             )));
         }
         _ => receiver,
@@ -309,15 +315,13 @@ fn of_columns(
         }
         if columns[..at].contains(column) {
             return Err(CqlError::invalid(format!(
-                "Column \"{name}\" appeared twice in a relation: {}",
-                show(relation)
+                "Column \"{name}\" appeared twice in a relation: {relation}"
             )));
         }
         if at > 0 && *column != columns[at - 1] + 1 {
             return Err(CqlError::invalid(format!(
                 "Clustering columns must appear in the PRIMARY KEY order in multi-column \
-                 relations: {}",
-                show(relation)
+                 relations: {relation}"
             )));
         }
     }
@@ -344,62 +348,18 @@ fn token_of(
     }
     let types = key.clone().map(|column| named.table.columns[column].of_type.clone());
     let call = functions::token_call(types.collect(), named.partitioner);
-    let arguments = arguments
-        .iter()
-        .zip(key)
-        .map(|(argument, column)| Expression::new(argument, &named.of_column(column), typing));
+    let arguments = arguments.iter().zip(key).map(|(argument, column)| {
+        let of_type = named.table.columns[column].of_type.clone();
+        let name = format!("arg{column}(system.token)");
+        Expression::new(argument, &named.receiver(&name, of_type), typing)
+    });
     Ok(Expression::Call(call, arguments.collect::<Result<_, _>>()?))
-}
-
-/// A relation as in messages.
-pub(super) fn show(relation: &Relation) -> String {
-    let subject = match &relation.subject {
-        Subject::Column(name) | Subject::Element(name, _) | Subject::Field(name, _) => name.clone(),
-        Subject::Columns(names) => format!("({})", names.join(", ")),
-        Subject::Token(names) => format!("token({})", names.join(", ")),
-    };
-    let object = match &relation.object {
-        Object::Term(term) => show_term(term),
-        Object::List(terms) => {
-            format!("({})", terms.iter().map(show_term).collect::<Vec<_>>().join(", "))
-        }
-    };
-    format!("{subject} {} {object}", symbol(relation.operator))
-}
-
-fn show_term(term: &Term) -> String {
-    match term {
-        Term::Constant(_, text) => text.clone(),
-        Term::Tuple(items) => {
-            format!("({})", items.iter().map(show_term).collect::<Vec<_>>().join(", "))
-        }
-        Term::Call(function, _) => format!("{}(...)", function.name),
-        Term::Null => "NULL".to_owned(),
-        _ => "?".to_owned(),
-    }
 }
 
 /// Whether an operator names one end of a range.
 pub(super) fn is_slice(operator: Operator) -> bool {
     use Operator::{Greater, GreaterOrEqual, Less, LessOrEqual};
     matches!(operator, Less | LessOrEqual | Greater | GreaterOrEqual)
-}
-
-/// An operator as it is written.
-pub(super) fn symbol(operator: Operator) -> &'static str {
-    match operator {
-        Operator::Equal => "=",
-        Operator::NotEqual => "!=",
-        Operator::Less => "<",
-        Operator::LessOrEqual => "<=",
-        Operator::Greater => ">",
-        Operator::GreaterOrEqual => ">=",
-        Operator::In => "IN",
-        Operator::Contains => "CONTAINS",
-        Operator::ContainsKey => "CONTAINS KEY",
-        Operator::Like => "LIKE",
-        Operator::IsNotNull => "IS NOT",
-    }
 }
 
 /// Whether two values that compare so fulfil an operator.

@@ -1,9 +1,9 @@
 //! WHERE as a whole: which partitions and rows a statement is about, and what is left to filter.
 
-use super::ast::{Operator, Relation, Subject};
+use super::ast::{Operator, Relation};
 use super::collections;
 use super::error::CqlError;
-use super::relations::{Check, Condition, Left, Named, is_slice, show};
+use super::relations::{Check, Condition, Left, Named, is_slice};
 use super::rows;
 use super::terms::{Typing, Values};
 use super::windows::{Edge, RowSet, Span};
@@ -58,9 +58,7 @@ impl Restrictions {
         purpose: Purpose,
         typing: &mut Typing<'_>,
     ) -> Result<Self, CqlError> {
-        for relation in relations {
-            check_operator(relation, named)?;
-        }
+        relations.iter().try_for_each(check_operator)?;
         let conditions = relations.iter().map(|relation| Condition::new(relation, named, typing));
         let conditions: Vec<Condition> = conditions.collect::<Result<_, _>>()?;
         let mut sorted = Self {
@@ -178,14 +176,30 @@ impl Restrictions {
         let clustering_filter = |at: &&usize| {
             let condition = &self.conditions[**at];
             condition.columns().first().is_some_and(|it| clustering.contains(it))
-                && !matches!(condition.operator, Operator::Contains | Operator::ContainsKey)
         };
-        let allows_filtering = match purpose {
-            Purpose::Select { allows_filtering } => allows_filtering,
-            Purpose::Update | Purpose::Delete => {
-                return self.check_modification(named, purpose);
-            }
+        let contains = |at: &usize| {
+            matches!(self.conditions[*at].operator, Operator::Contains | Operator::ContainsKey)
         };
+        if purpose != (Purpose::Select { allows_filtering: true })
+            && self.filters.iter().filter(clustering_filter).any(contains)
+        {
+            return Err(CqlError::invalid(
+                "Clustering columns can only be restricted with CONTAINS with a secondary index or \
+                 filtering",
+            ));
+        }
+        let Purpose::Select { allows_filtering } = purpose else {
+            return self.check_modification(named, purpose);
+        };
+        let is_list = |it: &&Condition| {
+            it.operator == Operator::In && it.columns().first() >= Some(&clustering.end)
+        };
+        if let Some(condition) = self.conditions.iter().find(is_list) {
+            let name = &condition.name;
+            let why =
+                format!("IN predicates on non-primary-key columns ({name}) is not yet supported");
+            return Err(CqlError::invalid(why));
+        }
         if allows_filtering {
             return Ok(());
         }
@@ -297,7 +311,7 @@ impl Restrictions {
         }
         let mut keys: Vec<Vec<Cow<'v, [u8]>>> = vec![Vec::new()];
         for (column, at) in self.key.iter().enumerate() {
-            let check = self.conditions[*at].bind(values)?;
+            let check = self.conditions[*at].bind(values, false)?;
             let of_type = &table.columns[column].of_type;
             let mut options = check.values;
             options.sort_by(|a, b| of_type.compare(a, b));
@@ -314,7 +328,7 @@ impl Restrictions {
     fn tokens<'v>(&'v self, values: &'v Values<'v>) -> Result<Keys, CqlError> {
         let (mut start, mut end) = (None, None);
         for at in &self.token {
-            let check = self.conditions[*at].bind(values)?;
+            let check = self.conditions[*at].bind(values, false)?;
             let Some(value) = check.values.first().map(|it| it.to_vec()) else { continue };
             match self.conditions[*at].operator {
                 Operator::Greater => start = Some((value, false)),
@@ -335,12 +349,13 @@ impl Restrictions {
         &'v self,
         table: &Table,
         values: &'v Values<'v>,
+        reads: bool,
     ) -> Result<RowSet<'v>, CqlError> {
         let mut prefixes: Vec<Vec<Cow<'v, [u8]>>> = vec![Vec::new()];
         let (mut start, mut end) = (Edge::OPEN, Edge::OPEN);
         for at in &self.clustering {
             let condition = &self.conditions[*at];
-            let check = condition.bind(values)?;
+            let check = condition.bind(values, false)?;
             if is_value(condition.operator) {
                 prefixes = match &condition.left {
                     Left::Columns(columns) => tuples(&prefixes, table, columns, &check)?,
@@ -348,11 +363,15 @@ impl Restrictions {
                 };
                 continue;
             }
-            let edge = edge(condition, check)?;
+            let edge = edge(condition, table, check)?;
             match condition.operator {
                 Operator::Greater | Operator::GreaterOrEqual => start = edge,
                 _ => end = edge,
             }
+        }
+        if reads {
+            // No row has a longer name.
+            prefixes.retain(|values| check_length(values).is_ok());
         }
         for values in prefixes.iter().chain([&start.values, &end.values]) {
             check_length(values)?;
@@ -370,7 +389,7 @@ impl Restrictions {
         &'v self,
         values: &'v Values<'v>,
     ) -> Result<Vec<Check<'v>>, CqlError> {
-        self.clustering.iter().map(|at| self.conditions[*at].bind(values)).collect()
+        self.clustering.iter().map(|at| self.conditions[*at].bind(values, true)).collect()
     }
 
     /// All relations, for rows that are in memory.
@@ -378,7 +397,7 @@ impl Restrictions {
         &'v self,
         values: &'v Values<'v>,
     ) -> Result<Vec<Check<'v>>, CqlError> {
-        self.conditions.iter().map(|condition| condition.bind(values)).collect()
+        self.conditions.iter().map(|condition| condition.bind(values, true)).collect()
     }
 
     /// Relations that rows have to be looked at for.
@@ -389,7 +408,7 @@ impl Restrictions {
     ) -> Result<Vec<Check<'v>>, CqlError> {
         let inexact = self.clustering.iter().filter(|_| !rows.is_exact);
         let all = self.filters.iter().chain(inexact);
-        all.map(|at| self.conditions[*at].bind(values)).collect()
+        all.map(|at| self.conditions[*at].bind(values, true)).collect()
     }
 }
 
@@ -422,12 +441,7 @@ fn is_value(operator: Operator) -> bool {
 /// Names have at most 65535 bytes, and each component of a composite has three more.
 pub(super) fn check_length(values: &[Cow<'_, [u8]>]) -> Result<(), CqlError> {
     let length: usize = values.iter().map(|value| value.len() + 3).sum();
-    if length <= MAX_NAME_LENGTH {
-        return Ok(());
-    }
-    Err(CqlError::invalid(format!(
-        "The sum of all clustering columns is too long ({length} > {MAX_NAME_LENGTH})"
-    )))
+    if length > MAX_NAME_LENGTH { Err(too_long_key(length)) } else { Ok(()) }
 }
 
 fn too_many() -> CqlError {
@@ -453,6 +467,22 @@ fn product<'v>(
     Ok(all.collect())
 }
 
+/// The values of a tuple for these columns.
+fn fields<'v>(
+    tuple: &[u8],
+    table: &Table,
+    columns: &[usize],
+) -> Result<Vec<Cow<'v, [u8]>>, CqlError> {
+    let fields = collections::fields(tuple)?;
+    let value = |(at, column): (usize, &usize)| {
+        let field = fields.get(at).copied().flatten();
+        let name = &table.columns[*column].name;
+        let why = || format!("Invalid null value in condition for column {name}");
+        field.map(|it| Cow::Owned(it.to_vec())).ok_or_else(|| CqlError::invalid(why()))
+    };
+    columns.iter().enumerate().map(value).collect()
+}
+
 fn tuples<'v>(
     prefixes: &[Vec<Cow<'v, [u8]>>],
     table: &Table,
@@ -461,16 +491,7 @@ fn tuples<'v>(
 ) -> Result<Vec<Vec<Cow<'v, [u8]>>>, CqlError> {
     let mut all = Vec::new();
     for tuple in &check.values {
-        let fields = collections::fields(tuple)?;
-        let mut values = Vec::with_capacity(columns.len());
-        for (at, column) in columns.iter().enumerate() {
-            let Some(Some(field)) = fields.get(at) else {
-                let name = &table.columns[*column].name;
-                let why = format!("Invalid null value in condition for column {name}");
-                return Err(CqlError::invalid(why));
-            };
-            values.push(Cow::Owned(field.to_vec()));
-        }
+        let values = fields(tuple, table, columns)?;
         all.extend(prefixes.iter().map(|prefix| [prefix.clone(), values.clone()].concat()));
     }
     if all.len() > MAX_PRODUCT {
@@ -480,58 +501,28 @@ fn tuples<'v>(
 }
 
 /// One end of a range of rows.
-fn edge<'v>(condition: &Condition, check: Check<'v>) -> Result<Edge<'v>, CqlError> {
+fn edge<'v>(condition: &Condition, table: &Table, check: Check<'v>) -> Result<Edge<'v>, CqlError> {
     let is_inclusive =
         matches!(condition.operator, Operator::GreaterOrEqual | Operator::LessOrEqual);
     let first = check.values.into_iter().next().unwrap_or_default();
     let values = match &condition.left {
-        Left::Columns(columns) => {
-            let fields = collections::fields(&first)?;
-            let fields: Option<Vec<Cow<'v, [u8]>>> =
-                fields.iter().map(|field| Some(Cow::Owned(field.as_ref()?.to_vec()))).collect();
-            let null = || CqlError::invalid("Invalid null value in condition for columns");
-            let fields = fields.filter(|it| it.len() <= columns.len());
-            fields.ok_or_else(null)?
-        }
+        Left::Columns(columns) => fields(&first, table, columns)?,
         _ => vec![first],
     };
     Ok(Edge { values, is_inclusive })
 }
 
-fn check_operator(relation: &Relation, named: &Named<'_>) -> Result<(), CqlError> {
-    let name = match &relation.subject {
-        Subject::Column(name) | Subject::Element(name, _) | Subject::Field(name, _) => name,
-        Subject::Columns(several) | Subject::Token(several) => {
-            let shown = several.join(", ");
-            return match relation.operator {
-                Operator::NotEqual => Err(CqlError::invalid(format!(
-                    "Unsupported \"!=\" relation: {}",
-                    show(relation)
-                ))),
-                Operator::Like | Operator::IsNotNull => {
-                    Err(CqlError::invalid(format!("Unsupported relation on ({shown})")))
-                }
-                _ => Ok(()),
-            };
-        }
-    };
-    match relation.operator {
-        Operator::NotEqual => Err(CqlError::invalid(format!(
-            "Unsupported \"!=\" relation: {name} != {}",
-            match &relation.object {
-                super::ast::Object::Term(super::ast::Term::Constant(_, text)) => text.as_str(),
-                _ => "?",
-            }
-        ))),
-        Operator::IsNotNull => {
-            Err(CqlError::invalid(format!("Unsupported restriction: {name} IS NOT NULL")))
-        }
-        Operator::Like => Err(CqlError::invalid(format!(
-            "LIKE restriction is only supported on properly indexed columns. {name} LIKE is not \
+/// Operators that are for conditions, indexes and views.
+fn check_operator(relation: &Relation) -> Result<(), CqlError> {
+    Err(CqlError::invalid(match relation.operator {
+        Operator::NotEqual => format!("Unsupported \"!=\" relation: {relation}"),
+        Operator::IsNotNull => format!("Unsupported restriction: {relation}"),
+        Operator::Like => format!(
+            "LIKE restriction is only supported on properly indexed columns. {relation} is not \
              valid."
-        ))),
-        _ => named.column(name).map(|_| ()),
-    }
+        ),
+        _ => return Ok(()),
+    }))
 }
 
 /// Two relations that concern one column.

@@ -53,7 +53,7 @@ pub(super) struct SelectPlan {
     restrictions: Restrictions,
     /// Columns that must be equal in all rows of a group; `None` without GROUP BY.
     pub(super) group_by: Option<Vec<usize>>,
-    is_distinct: bool,
+    pub(super) is_distinct: bool,
     is_reversed: bool,
     /// Columns by which all rows are sorted, since they come from several partitions.
     pub(super) sorts_by: Vec<(usize, bool)>,
@@ -133,7 +133,7 @@ impl SelectPlan {
         let values = &execution.values;
         let Some((family_id, family)) = self.table.stored() else { return Ok(()) };
         let keys = self.restrictions.keys(table, values)?;
-        let rows = self.restrictions.rows(table, values)?;
+        let rows = self.restrictions.rows(table, values, true)?;
         let scans = matches!(keys, Keys::Tokens(..));
         let windows = rows.windows(table, family);
         // A scan reads one window of each partition.
@@ -185,7 +185,7 @@ impl SelectPlan {
         let mut output = self.output(execution, checks, (context, into))?;
         let first = output.resumes.take().map_or(0, |state| state.passed);
         for (at, row) in rows.iter().enumerate().skip(first) {
-            output.begin_partition();
+            output.begin_partition()?;
             output.passed = at;
             if !output.add(row, None)? {
                 break;
@@ -230,6 +230,7 @@ impl SelectPlan {
             left_in_partition,
             group: is_grouped.then(|| self.selection.group()),
             group_key: None,
+            group_order: Vec::new(),
             sorted: Vec::new(),
             taken: rows.bytes(),
             rows,
@@ -401,6 +402,8 @@ fn token_range(
 ) -> Result<RowRange, CqlError> {
     let token = |value: &[u8]| -> Result<Token, CqlError> {
         let text = match partitioner {
+            // All of them are above the tokens of other partitioners that are below 0.
+            Partitioner::Random if value.first() >= Some(&0x80) => "-1".to_owned(),
             Partitioner::Random => CqlType::Native(Native::Varint).render(value),
             _ => String::from_utf8_lossy(value).into_owned(),
         };
@@ -445,7 +448,7 @@ impl<'r> Reader<'r> {
         for key in keys.iter().skip(first) {
             let after = self.resumes.take().and_then(|state| state.after);
             if after.is_none() {
-                output.begin_partition();
+                output.begin_partition()?;
             }
             if !self.read_partition(key, after, None, output).await? {
                 break;
@@ -594,7 +597,7 @@ impl<'r> Reader<'r> {
                 if found.cells.is_empty() && own_statics.is_empty() && !is_cut {
                     continue;
                 }
-                output.begin_partition();
+                output.begin_partition()?;
                 let statics = if own_statics.is_empty() && !window.is_open() {
                     self.read_statics(&key).await?
                 } else {

@@ -16,8 +16,8 @@ use std::fmt::Write;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Selection {
     items: Vec<Item>,
-    /// Metadata of the result.
-    pub(super) columns: Vec<Receiver>,
+    /// Metadata of the result. In JSON the last column has all others in it.
+    columns: Vec<Receiver>,
     is_json: bool,
     /// Whether it is a mere list of columns.
     pub(super) plain: Option<Vec<usize>>,
@@ -69,21 +69,17 @@ impl Selection {
             let item = |name: &String| SelectItem {
                 selector: Selector::Column(name.clone()),
                 alias: None,
-                text: name.clone(),
             };
-            all = named.table.columns.iter().map(|it| item(&it.name)).collect();
+            let shown = named.table.columns.iter().filter(|it| !it.is_hidden());
+            all = shown.map(|it| item(&it.name)).collect();
             &all
         };
-        for SelectItem { selector, alias, text } in items {
+        for SelectItem { selector, alias } in items {
             let item = Item::new(selector, named, typing)?;
-            let name = match (alias, selector) {
+            let name = match (alias, &item.kind) {
                 (Some(alias), _) => alias.clone(),
-                (None, Selector::Column(name)) => name.clone(),
-                (None, Selector::CountRows) => "count".to_owned(),
-                (None, _) => match item.kind {
-                    Kind::Column(column) => named.table.columns[column].name.clone(),
-                    _ => named_in_result(selector, text),
-                },
+                (None, Kind::Column(column)) => named.table.columns[*column].name.clone(),
+                (None, _) => selector.to_string(),
             };
             columns.push(named.receiver(&name, item.of_type.clone()));
             selected.push(item);
@@ -97,27 +93,10 @@ impl Selection {
             .collect();
         let is_aggregate = selected.iter().any(Item::is_aggregate);
         let plain = plain.filter(|_| !is_json);
-        let mut selection = Self { items: selected, columns, is_json, plain, is_aggregate };
         if is_json {
-            let text = CqlType::Native(Native::Text);
-            selection.columns = vec![named.receiver("[json]", text)];
-            selection.json_names(items, named);
+            columns.push(named.receiver("[json]", CqlType::Native(Native::Text)));
         }
-        Ok(selection)
-    }
-
-    /// In JSON the items keep their names beside the one column of the result.
-    fn json_names(&mut self, items: &[SelectItem], named: &Named<'_>) {
-        let one = self.columns[0].clone();
-        let own = items.iter().zip(&self.items).map(|(item, typed)| {
-            let name = item.alias.clone().unwrap_or_else(|| match &item.selector {
-                Selector::Column(name) => name.clone(),
-                Selector::CountRows => "count".to_owned(),
-                selector => named_in_result(selector, &item.text),
-            });
-            named.receiver(&name, typed.of_type.clone())
-        });
-        self.columns = own.chain([one]).collect();
+        Ok(Self { items: selected, columns, is_json, plain, is_aggregate })
     }
 
     /// Metadata of the result.
@@ -209,15 +188,6 @@ impl Selection {
         }
         json.push('}');
         vec![Some(Cow::Owned(json.into_bytes()))]
-    }
-}
-
-/// The name of a column of the result that is computed.
-fn named_in_result(selector: &Selector, text: &str) -> String {
-    match selector {
-        Selector::Call(..) if !text.starts_with("system.") => format!("system.{text}"),
-        Selector::Cast(..) => text.to_lowercase(),
-        _ => text.to_owned(),
     }
 }
 
@@ -377,18 +347,7 @@ impl Item {
             })
             .collect::<Result<_, _>>()?;
         let call = functions::resolve(name, &known, None)?;
-        let items =
-            arguments.iter().zip(&call.arguments).map(|(argument, of_type)| match argument {
-                Selector::Term(term) => {
-                    let receiver = named.receiver(&format!("arg({})", call.name), of_type.clone());
-                    let kind = Kind::Term(Expression::new(term, &receiver, typing)?);
-                    Ok(Self { kind, of_type: of_type.clone() })
-                }
-                other => Self::new(other, named, typing),
-            });
-        let items = items.collect::<Result<_, CqlError>>()?;
-        let of_type = call.returns.clone();
-        Ok(Self { kind: Kind::Call(call, items), of_type })
+        Self::of_call(call, arguments, named, typing)
     }
 
     fn token(
@@ -405,17 +364,36 @@ impl Item {
                 arguments.len()
             )));
         }
-        let types: Vec<CqlType> = key.iter().map(|column| column.of_type.clone()).collect();
-        let items = arguments.iter().zip(&types).map(|(argument, of_type)| match argument {
-            Selector::Term(term) => {
-                let receiver = named.receiver("arg(system.token)", of_type.clone());
+        let types = key.iter().map(|column| column.of_type.clone()).collect();
+        let call = functions::token_call(types, named.partitioner);
+        Self::of_call(call, arguments, named, typing)
+    }
+
+    /// A call whose arguments have to be of the types that the function takes.
+    fn of_call(
+        call: Call,
+        arguments: &[Selector],
+        named: &Named<'_>,
+        typing: &mut Typing<'_>,
+    ) -> Result<Self, CqlError> {
+        let name = &call.name;
+        let items = arguments.iter().zip(&call.arguments).enumerate();
+        let items = items.map(|(at, (argument, of_type))| {
+            if let Selector::Term(term) = argument {
+                let receiver = named.receiver(&format!("arg({name})"), of_type.clone());
                 let kind = Kind::Term(Expression::new(term, &receiver, typing)?);
-                Ok(Self { kind, of_type: of_type.clone() })
+                return Ok(Self { kind, of_type: of_type.clone() });
             }
-            other => Self::new(other, named, typing),
+            let item = Self::new(argument, named, typing)?;
+            if of_type.assignable_from(&item.of_type) {
+                return Ok(item);
+            }
+            Err(CqlError::invalid(format!(
+                "Type error: {argument} cannot be passed as argument {at} of function {name} of \
+                 type {of_type}"
+            )))
         });
         let items = items.collect::<Result<_, CqlError>>()?;
-        let call = functions::token_call(types, named.partitioner);
         let of_type = call.returns.clone();
         Ok(Self { kind: Kind::Call(call, items), of_type })
     }

@@ -1,6 +1,7 @@
 //! Terms with their types: values that a statement gives, once its markers have values.
 
 use super::ast::{ConstantKind, Term, TypeName};
+use super::collections;
 use super::error::CqlError;
 use super::functions::{self, Call};
 use super::types::TypeNames;
@@ -75,7 +76,7 @@ impl Expression {
     ) -> Result<Self, CqlError> {
         match term {
             Term::Null => Ok(Self::Constant(None)),
-            Term::Constant(kind, text) => constant(*kind, text, receiver),
+            Term::Constant(kind, text) => constant(*kind, text, (term, receiver)),
             Term::Marker(number) => {
                 typing.markers.put(*number, receiver.clone());
                 Ok(Self::Marker(*number, receiver.clone()))
@@ -123,7 +124,7 @@ impl Expression {
                 Bound::Null => Ok(Some(None)),
                 Bound::Bytes(bytes) => {
                     receiver.of_type.validate(bytes).map_err(CqlError::invalid_value)?;
-                    Ok(Some(Some(Cow::Borrowed(bytes))))
+                    Ok(Some(Some(sorted(receiver, bytes)?)))
                 }
             },
             Self::Composed(of_type, name, parts) => {
@@ -166,27 +167,31 @@ impl<'v> Values<'v> {
     }
 }
 
-fn constant(kind: ConstantKind, text: &str, receiver: &Receiver) -> Result<Expression, CqlError> {
+fn constant(
+    kind: ConstantKind,
+    text: &str,
+    (term, receiver): (&Term, &Receiver),
+) -> Result<Expression, CqlError> {
     match receiver.of_type.from_constant(kind, text) {
         Ok(bytes) => Ok(Expression::Constant(Some(bytes))),
         Err(InvalidConstant::Kind) => Err(CqlError::invalid(format!(
-            "Invalid {} constant ({}) for \"{}\" of type {}",
-            kind,
-            Shown(kind, text),
-            receiver.name,
-            receiver.of_type
+            "Invalid {kind} constant ({term}) for \"{}\" of type {}",
+            receiver.name, receiver.of_type
         ))),
         Err(error) => Err(CqlError::invalid(error.to_string())),
     }
 }
 
-/// A constant as it was written.
-struct Shown<'a>(ConstantKind, &'a str);
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(kind, text) = self;
-        if *kind == ConstantKind::String { write!(f, "'{text}'") } else { f.write_str(text) }
+/// A value with the elements of its set or map in order, as clients need not send them.
+fn sorted<'v>(receiver: &Receiver, bytes: &'v [u8]) -> Result<Cow<'v, [u8]>, CqlError> {
+    let of_type = &receiver.of_type;
+    match of_type {
+        CqlType::Frozen(inner) if matches!(**inner, CqlType::Set(_) | CqlType::Map(_)) => {
+            let elements = collections::elements(of_type, bytes)?.into_iter();
+            let elements = elements.map(|it| Some(Some(Cow::Borrowed(it)))).collect();
+            compose(of_type, &receiver.name, elements).map(Cow::Owned)
+        }
+        _ => Ok(Cow::Borrowed(bytes)),
     }
 }
 
@@ -250,6 +255,19 @@ fn wrong_literal(what: &str, receiver: &Receiver) -> CqlError {
     ))
 }
 
+/// A part of a literal. A value of another type is the fault of the literal.
+fn part(
+    item: &Term,
+    place: &Receiver,
+    typing: &mut Typing<'_>,
+    (literal, what): (String, impl fmt::Display),
+) -> Result<Expression, CqlError> {
+    Expression::new(item, place, typing).map_err(|error| match item {
+        Term::Call(..) | Term::Negation(_) | Term::Arithmetic(..) => error,
+        _ => CqlError::invalid(format!("{literal}: {what} is not of type {}", place.of_type)),
+    })
+}
+
 fn list(
     items: &[Term],
     receiver: &Receiver,
@@ -258,7 +276,7 @@ fn list(
     let CqlType::List(inner) = receiver.of_type.unfrozen() else {
         return Err(wrong_literal("list", receiver));
     };
-    elements(items, &receiver.element("value", inner), receiver, typing)
+    elements(items, ("list", inner), receiver, typing)
 }
 
 fn set(
@@ -269,18 +287,22 @@ fn set(
     match receiver.of_type.unfrozen() {
         // A map without entries is written in the same way.
         CqlType::Map(_) if items.is_empty() => map(&[], receiver, typing),
-        CqlType::Set(inner) => elements(items, &receiver.element("value", inner), receiver, typing),
+        CqlType::Set(inner) => elements(items, ("set", inner), receiver, typing),
         _ => Err(wrong_literal("set", receiver)),
     }
 }
 
 fn elements(
     items: &[Term],
-    element: &Receiver,
+    (what, inner): (&str, &CqlType),
     receiver: &Receiver,
     typing: &mut Typing<'_>,
 ) -> Result<Expression, CqlError> {
-    let parts = items.iter().map(|item| Expression::new(item, element, typing));
+    let element = receiver.element("value", inner);
+    let parts = items.iter().map(|item| {
+        let literal = format!("Invalid {what} literal for {}", receiver.name);
+        part(item, &element, typing, (literal, format_args!("value {item}")))
+    });
     composed(receiver, parts.collect::<Result<_, _>>()?)
 }
 
@@ -293,10 +315,11 @@ fn map(
         return Err(wrong_literal("map", receiver));
     };
     let (key, value) = (receiver.element("key", &inner.0), receiver.element("value", &inner.1));
+    let literal = || format!("Invalid map literal for {}", receiver.name);
     let mut parts = Vec::with_capacity(items.len() * 2);
     for (k, v) in items {
-        parts.push(Expression::new(k, &key, typing)?);
-        parts.push(Expression::new(v, &value, typing)?);
+        parts.push(part(k, &key, typing, (literal(), format_args!("key {k}")))?);
+        parts.push(part(v, &value, typing, (literal(), format_args!("value {v}")))?);
     }
     composed(receiver, parts)
 }
@@ -310,17 +333,13 @@ fn tuple(
         CqlType::Tuple(types) => types.to_vec(),
         // In parentheses, a value of a user type is one of a tuple.
         _ if items.len() == 1 => return Expression::new(&items[0], receiver, typing),
-        _ => {
-            return Err(CqlError::invalid(format!(
-                "Invalid tuple type literal for {} of type {}",
-                receiver.name, receiver.of_type
-            )));
-        }
+        _ => return Err(wrong_literal("tuple type", receiver)),
     };
+    let literal = || format!("Invalid tuple literal for {}", receiver.name);
     if items.len() > types.len() {
         return Err(CqlError::invalid(format!(
-            "Invalid tuple literal for {}: too many elements. Type {} expects {} but got {}",
-            receiver.name,
+            "{}: too many elements. Type {} expects {} but got {}",
+            literal(),
             receiver.of_type,
             types.len(),
             items.len()
@@ -328,7 +347,7 @@ fn tuple(
     }
     let parts = items.iter().zip(types).enumerate().map(|(at, (item, of_type))| {
         let field = receiver.part(format!("{}[{at}]", receiver.name), of_type);
-        Expression::new(item, &field, typing)
+        part(item, &field, typing, (literal(), format_args!("component {at}")))
     });
     composed(receiver, parts.collect::<Result<_, _>>()?)
 }
@@ -339,10 +358,7 @@ fn user_value(
     typing: &mut Typing<'_>,
 ) -> Result<Expression, CqlError> {
     let CqlType::User(user) = receiver.of_type.unfrozen() else {
-        return Err(CqlError::invalid(format!(
-            "Invalid user type literal for {} of type {}",
-            receiver.name, receiver.of_type
-        )));
+        return Err(wrong_literal("user type", receiver));
     };
     if let Some((unknown, _)) =
         given.iter().find(|(name, _)| user.fields.iter().all(|(field, _)| field != name))

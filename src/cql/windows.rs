@@ -112,10 +112,15 @@ impl<'v> RowSet<'v> {
     }
 
     /// The names of the super column and the column of the only row; `None` for a set of any
-    /// number of rows.
+    /// number of rows. The name of a cell may have only the first of several components.
     pub(super) fn row(&self, table: &Table) -> Option<(Vec<u8>, Vec<u8>)> {
         match &self.prefixes[..] {
-            [values] if values.len() == table.clustering().len() => Some(place(table, values)),
+            [values]
+                if values.len() == table.clustering().len()
+                    || table.is_composite.1 && values.len() > table.in_super_name =>
+            {
+                Some(place(table, values))
+            }
             _ => None,
         }
     }

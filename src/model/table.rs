@@ -56,6 +56,12 @@ impl Column {
         };
         Self { name, of_type, kind, cell_name, hidden_up_to: i64::MIN }
     }
+
+    /// Whether statements do not see it: the empty value of the rows of a dense table that has no
+    /// other.
+    pub fn is_hidden(&self) -> bool {
+        self.of_type == CqlType::Native(Native::Empty)
+    }
 }
 
 /// Form of the rows of a table.

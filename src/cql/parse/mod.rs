@@ -79,8 +79,6 @@ struct Parser<'a> {
     lexer: Lexer<'a>,
     /// Tokens that were looked at but not taken.
     ahead: VecDeque<Token<'a>>,
-    /// The end of the last token that was taken.
-    end: usize,
     markers: Vec<Option<String>>,
     /// Number of rules that enclose the current one.
     depth: usize,
@@ -94,7 +92,6 @@ impl<'a> Parser<'a> {
             text,
             lexer: Lexer::new(text),
             ahead: VecDeque::new(),
-            end: 0,
             markers: Vec::new(),
             depth: 0,
             deepest: 0,
@@ -132,7 +129,6 @@ impl<'a> Parser<'a> {
     fn bump(&mut self) -> Token<'a> {
         let token = self.peek(0);
         self.ahead.pop_front();
-        self.end = token.start + token.text.len();
         token
     }
 

@@ -284,13 +284,12 @@ impl Parser<'_> {
     }
 
     fn property_constant(&mut self, complaint: impl Fn(&str) -> String) -> Parse<String> {
-        let start = self.peek(0).start;
-        let hint = match self.term()? {
+        let (term, hint) = match self.term()? {
             Term::Constant(_, text) => return Ok(text),
-            Term::Marker(_) => " (bind variables are not supported in DDL queries)",
-            _ => "",
+            term @ Term::Marker(_) => (term, " (bind variables are not supported in DDL queries)"),
+            term => (term, ""),
         };
-        let written = shorten(self.text.get(start..self.end).unwrap_or_default());
+        let written = shorten(&term.to_string());
         Err(self.error(complaint(&written) + hint))
     }
 

@@ -1,7 +1,7 @@
 //! SELECT.
 
 use super::super::ast::{Arithmetic, ConstantKind, Select, SelectItem, Selector};
-use super::lexer::{Kind, Lexer};
+use super::lexer::Kind;
 use super::names::is_name;
 use super::terms::Operand;
 use super::{PARENTHESES, Parse, Parser};
@@ -61,10 +61,8 @@ impl Parser<'_> {
     }
 
     fn select_item(&mut self) -> Parse<SelectItem> {
-        let start = self.peek(0).start;
         let selector = self.expression()?;
-        let text = compact(self.text.get(start..self.end).unwrap_or_default());
-        Ok(SelectItem { selector, alias: self.clause(&["as"], Self::name)?, text })
+        Ok(SelectItem { selector, alias: self.clause(&["as"], Self::name)? })
     }
 
     fn simple_selector(&mut self) -> Parse<Selector> {
@@ -128,22 +126,5 @@ impl Parser<'_> {
             self.take_word("asc");
         }
         Ok((column, descends))
-    }
-}
-
-/// A text without spaces and comments, except that words stay apart.
-fn compact(text: &str) -> String {
-    let mut lexer = Lexer::new(text);
-    let mut compact = String::with_capacity(text.len());
-    let is_wordy = |it: char| it.is_ascii_alphanumeric() || "_'\"".contains(it);
-    loop {
-        let token = lexer.next_token();
-        if token.kind == Kind::End {
-            return compact;
-        }
-        if compact.ends_with(is_wordy) && token.text.starts_with(is_wordy) {
-            compact.push(' ');
-        }
-        compact.push_str(token.text);
     }
 }

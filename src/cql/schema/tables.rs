@@ -251,7 +251,7 @@ fn add(
         return invalid(&format!("Invalid column name {name} because it conflicts with {what}"));
     }
     let of_type = (now as &dyn TypeNames).resolve(&column.of_type, keyspace)?;
-    definition::check_type(&of_type)?;
+    definition::check_type(&of_type, &column.of_type)?;
     if of_type.is_multicell() && table.is_compact() {
         return invalid("Cannot use non-frozen collections in COMPACT STORAGE tables");
     }

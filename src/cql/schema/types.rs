@@ -50,14 +50,15 @@ pub(super) fn create(
 }
 
 fn field_type(of_type: &TypeName, keyspace: &str, now: &Definitions) -> Result<CqlType, CqlError> {
-    let of_type = (now as &dyn TypeNames).resolve(of_type, keyspace)?;
+    let written = of_type;
+    let of_type = (now as &dyn TypeNames).resolve(written, keyspace)?;
     match of_type {
         CqlType::Native(Native::Counter) => {
             Err(CqlError::invalid("A user type cannot contain counters"))
         }
         CqlType::User(_) => Err(CqlError::invalid("A user type cannot contain non-frozen UDTs")),
         _ => {
-            definition::check_type(&of_type)?;
+            definition::check_type(&of_type, written)?;
             Ok(of_type)
         }
     }
