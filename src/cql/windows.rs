@@ -41,16 +41,33 @@ pub(super) struct Span<'v> {
     pub(super) end: Edge<'v>,
 }
 
-/// A set of rows of a partition: those that begin with one of the prefixes and lie in the span
-/// after it.
+impl<'v> Span<'v> {
+    fn is_open(&self) -> bool {
+        self.start.is_open() && self.end.is_open()
+    }
+
+    /// Its ends in the order of the family, where this many clustering columns come before it.
+    fn ordered(&self, table: &Table, reached: usize) -> (&Edge<'v>, &Edge<'v>) {
+        let sliced = table.columns.get(table.clustering().start + reached);
+        let is_descending =
+            sliced.is_some_and(|it| it.kind == ColumnKind::Clustering { is_descending: true });
+        let (start, end) = (&self.start, &self.end);
+        if is_descending { (end, start) } else { (start, end) }
+    }
+}
+
+/// Values of the first clustering columns.
+type Prefix<'v> = Vec<Cow<'v, [u8]>>;
+
+/// A set of rows of a partition: those that begin with a prefix and lie in the span after it. All
+/// prefixes have one length, unless a span was [split](split).
 #[derive(Debug)]
 pub(super) struct RowSet<'v> {
-    prefixes: Vec<Vec<Cow<'v, [u8]>>>,
-    span: Span<'v>,
+    parts: Vec<(Prefix<'v>, Span<'v>)>,
     /// Whether windows hold these rows and no others.
     pub(super) is_exact: bool,
-    /// Whether the rows lie side by side: the columns of the span all ascend, or all descend.
-    is_one_range: bool,
+    /// Whether the ends of a span are within one level.
+    fits: bool,
 }
 
 /// End of a name of a composite as a bound.
@@ -62,33 +79,35 @@ enum End {
 
 impl<'v> RowSet<'v> {
     /// The rows of these prefixes within a span.
-    pub(super) fn new(table: &Table, prefixes: Vec<Vec<Cow<'v, [u8]>>>, span: Span<'v>) -> Self {
-        let mut set = Self { prefixes, span, is_exact: true, is_one_range: true };
-        let reached = set.prefixes.first().map_or(0, Vec::len);
-        let edges = [&set.span.start, &set.span.end];
-        let longest = edges.map(|edge| edge.values.len()).into_iter().max().unwrap_or(0);
-        if longest == 0 {
-            // A prefix that ends within a level of two names leaves the inner one open.
-            return set;
-        }
+    pub(super) fn new(table: &Table, prefixes: Vec<Prefix<'v>>, mut span: Span<'v>) -> Self {
+        let reached = prefixes.first().map_or(0, Vec::len);
+        let longest = span.start.values.len().max(span.end.values.len());
         let columns = &table.columns[table.clustering()];
-        let directions = columns[reached..reached + longest].iter().map(|it| it.kind);
-        let is_uniform = directions.clone().all(|kind| Some(kind) == directions.clone().next());
+        let mut kinds = columns[reached..reached + longest].iter().map(|it| it.kind);
+        let first = kinds.next();
+        let is_uniform = kinds.all(|kind| Some(kind) == first);
         // A level that holds the whole edge, and has a place before and after each value.
         let (outer, inner) = table.is_composite;
         let is_inner = reached >= table.in_super_name;
         let fits = is_inner || reached + longest <= table.in_super_name;
         let is_composite = if is_inner { inner } else { outer };
-        let is_closed = edges.into_iter().all(|edge| edge.is_inclusive);
-        set.is_one_range = is_uniform && fits;
-        set.is_exact = set.is_one_range && (is_composite || is_closed);
-        if !set.is_one_range {
-            for edge in [&mut set.span.start, &mut set.span.end] {
+        let is_closed = span.start.is_inclusive && span.end.is_inclusive;
+        let is_exact = fits && (is_composite || is_closed);
+        if !fits {
+            for edge in [&mut span.start, &mut span.end] {
                 edge.values.truncate(1);
                 edge.is_inclusive = true;
             }
         }
-        set
+        let mut parts = Vec::with_capacity(prefixes.len());
+        for prefix in prefixes {
+            if fits && !is_uniform {
+                split(table, &prefix, &span, &mut parts);
+            } else {
+                parts.push((prefix, span.clone()));
+            }
+        }
+        Self { parts, is_exact, fits }
     }
 
     /// The whole partition.
@@ -103,19 +122,19 @@ impl<'v> RowSet<'v> {
 
     /// Whether it is empty.
     pub(super) fn is_empty(&self) -> bool {
-        self.prefixes.is_empty()
+        self.parts.is_empty()
     }
 
     /// The names of the super column and the column of each row, where all rows are named.
     pub(super) fn places(&self, table: &Table) -> Vec<(Vec<u8>, Vec<u8>)> {
-        self.prefixes.iter().map(|values| place(table, values)).collect()
+        self.parts.iter().map(|(values, _)| place(table, values)).collect()
     }
 
     /// The names of the super column and the column of the only row; `None` for a set of any
     /// number of rows. The name of a cell may have only the first of several components.
     pub(super) fn row(&self, table: &Table) -> Option<(Vec<u8>, Vec<u8>)> {
-        match &self.prefixes[..] {
-            [values]
+        match &self.parts[..] {
+            [(values, _)]
                 if values.len() == table.clustering().len()
                     || table.is_composite.1 && values.len() > table.in_super_name =>
             {
@@ -133,8 +152,8 @@ impl<'v> RowSet<'v> {
         builder: &mut MutationBuilder<'_>,
     ) -> Result<(), CqlError> {
         let count = table.clustering().len();
-        let is_sliced = !self.span.start.is_open() || !self.span.end.is_open();
-        for prefix in &self.prefixes {
+        for (prefix, span) in &self.parts {
+            let is_sliced = !span.is_open();
             if prefix.is_empty() && !is_sliced {
                 builder.delete_row(deletion);
                 continue;
@@ -154,7 +173,7 @@ impl<'v> RowSet<'v> {
                          the super column as a whole",
                     ));
                 }
-                _ => self.delete_range(table, prefix, deletion, builder)?,
+                _ => self.delete_range(table, (prefix, span), deletion, builder)?,
             }
         }
         Ok(())
@@ -164,48 +183,38 @@ impl<'v> RowSet<'v> {
     fn delete_range(
         &self,
         table: &Table,
-        prefix: &[Cow<'v, [u8]>],
+        (prefix, span): (&[Cow<'v, [u8]>], &Span<'v>),
         deletion: Deletion,
         builder: &mut MutationBuilder<'_>,
     ) -> Result<(), CqlError> {
-        if !self.is_one_range {
+        if !self.fits {
             return Err(CqlError::unsupported(
-                "deletions of ranges of several columns that are not all in one order",
+                "deletions of ranges of super columns and of columns within them",
             ));
         }
         let (outer, inner) = table.is_composite;
         let is_composite = if table.in_super_name > 0 { outer } else { inner };
-        let (low, high) = self.range(table, prefix, is_composite);
+        let ends = span.ordered(table, prefix.len());
+        let (low, high) = range(prefix, ends, is_composite);
         if low.len().max(high.len()) > MAX_BOUND_LENGTH {
             return Err(CqlError::invalid(format!(
                 "The values of one end of a range to delete have more than {MAX_BOUND_LENGTH} bytes"
             )));
         }
-        let (low_edge, high_edge) = self.ordered_edges(table);
-        let start = match bound(&low, low_edge, is_composite) {
+        let start = match bound(&low, ends.0, is_composite) {
             // The static columns of the partition stay.
             Bound::Unbounded if table.in_super_name > 0 && outer => Bound::Excluded(STATIC),
             start => start,
         };
-        builder.delete_range((start, bound(&high, high_edge, is_composite)), deletion);
+        builder.delete_range((start, bound(&high, ends.1, is_composite)), deletion);
         Ok(())
-    }
-
-    /// The ends of the span in the order of the family.
-    fn ordered_edges(&self, table: &Table) -> (&Edge<'v>, &Edge<'v>) {
-        let reached = self.prefixes.first().map_or(0, Vec::len);
-        let sliced = table.columns.get(table.clustering().start + reached);
-        let is_descending =
-            sliced.is_some_and(|it| it.kind == ColumnKind::Clustering { is_descending: true });
-        let (start, end) = (&self.span.start, &self.span.end);
-        if is_descending { (end, start) } else { (start, end) }
     }
 
     /// The rows as windows in the order of the family.
     pub(super) fn windows(&self, table: &Table, family: &ColumnFamilySchema) -> Vec<Window> {
         let mut windows: Vec<Window> = Vec::new();
-        for prefix in &self.prefixes {
-            let window = self.window(table, prefix);
+        for (prefix, span) in &self.parts {
+            let window = window(table, prefix, span);
             match windows.iter_mut().find(|it| it.joins(&window)) {
                 Some(Window { part: Part::Names(names), .. }) => {
                     if let Part::Names(more) = window.part {
@@ -226,69 +235,95 @@ impl<'v> RowSet<'v> {
         windows.dedup();
         windows
     }
+}
 
-    fn window(&self, table: &Table, prefix: &[Cow<'v, [u8]>]) -> Window {
-        let count = table.clustering().len();
-        let (outer, inner) = table.is_composite;
-        let level = |values: &[Cow<'v, [u8]>], wanted, is_composite| {
-            self.part(table, values, wanted, is_composite)
-        };
-        if count == 0 {
-            return Window { super_name: None, part: Part::Row };
+/// Splits a span over several columns into those of one column each: where the columns are not all
+/// in one order, its rows do not lie side by side.
+fn split<'v>(
+    table: &Table,
+    prefix: &[Cow<'v, [u8]>],
+    Span { start, end }: &Span<'v>,
+    parts: &mut Vec<(Prefix<'v>, Span<'v>)>,
+) {
+    let below = |edge: &Edge<'v>| Edge { values: edge.values[1..].to_vec(), ..*edge };
+    let longer = |value: &Cow<'v, [u8]>| [prefix, std::slice::from_ref(value)].concat();
+    if let ([from, ..], [to, ..]) = (&start.values[..], &end.values[..]) {
+        let of_type = &table.columns[table.clustering().start + prefix.len()].of_type;
+        let order = of_type.compare(from, to);
+        // An end that excludes the whole value leaves nothing of it.
+        if order.is_eq()
+            && [start, end].into_iter().all(|it| it.values.len() > 1 || it.is_inclusive)
+        {
+            let span = Span { start: below(start), end: below(end) };
+            split(table, &longer(from), &span, parts);
         }
-        if table.in_super_name == 0 {
-            return Window { super_name: None, part: level(prefix, count, inner) };
+        if order.is_ge() {
+            return;
         }
-        if prefix.len() < table.in_super_name || count == table.in_super_name {
-            return Window { super_name: None, part: level(prefix, table.in_super_name, outer) };
-        }
-        let (first, rest) = prefix.split_at(table.in_super_name);
-        let super_name = name(first, outer);
-        if rest.is_empty() && self.span.start.is_open() && self.span.end.is_open() {
-            let part = Part::Range(Vec::new(), Vec::new());
-            return Window { super_name: Some(super_name), part };
-        }
-        let part = level(rest, count - table.in_super_name, inner);
-        Window { super_name: Some(super_name), part }
     }
+    let outer = |edge: &Edge<'v>| Edge {
+        values: edge.values.iter().take(1).cloned().collect(),
+        is_inclusive: edge.is_inclusive && edge.values.len() < 2,
+    };
+    parts.push((prefix.to_vec(), Span { start: outer(start), end: outer(end) }));
+    if let [from, _, ..] = &start.values[..] {
+        let span = Span { start: below(start), end: Edge::OPEN };
+        split(table, &longer(from), &span, parts);
+    }
+    if let [to, _, ..] = &end.values[..] {
+        split(table, &longer(to), &Span { start: Edge::OPEN, end: below(end) }, parts);
+    }
+}
 
-    /// Names of one level that begin with these values.
-    fn part(
-        &self,
-        table: &Table,
-        values: &[Cow<'v, [u8]>],
-        wanted: usize,
-        is_composite: bool,
-    ) -> Part {
+fn window<'v>(table: &Table, prefix: &[Cow<'v, [u8]>], span: &Span<'v>) -> Window {
+    let count = table.clustering().len();
+    let (outer, inner) = table.is_composite;
+    let ends = span.ordered(table, prefix.len());
+    let level = |values: &[Cow<'v, [u8]>], wanted, is_composite| {
         if values.len() == wanted {
             return Part::Names(vec![name(values, is_composite)]);
         }
-        let (low, high) = self.range(table, values, is_composite);
+        let (low, high) = range(values, ends, is_composite);
         Part::Range(low, high)
+    };
+    if count == 0 {
+        return Window { super_name: None, part: Part::Row };
     }
+    if table.in_super_name == 0 {
+        return Window { super_name: None, part: level(prefix, count, inner) };
+    }
+    if prefix.len() < table.in_super_name || count == table.in_super_name {
+        return Window { super_name: None, part: level(prefix, table.in_super_name, outer) };
+    }
+    let (first, rest) = prefix.split_at(table.in_super_name);
+    let super_name = name(first, outer);
+    if rest.is_empty() && span.is_open() {
+        let part = Part::Range(Vec::new(), Vec::new());
+        return Window { super_name: Some(super_name), part };
+    }
+    let part = level(rest, count - table.in_super_name, inner);
+    Window { super_name: Some(super_name), part }
+}
 
-    /// The first and the last name of one level that begin with these values and lie in the span;
-    /// empty for an open end. Of composites both are bounds, that no column has.
-    fn range(
-        &self,
-        table: &Table,
-        values: &[Cow<'v, [u8]>],
-        is_composite: bool,
-    ) -> (Vec<u8>, Vec<u8>) {
-        let (low, high) = self.ordered_edges(table);
-        let bound = |edge: &Edge<'v>, inclusive: End, exclusive: End| {
-            if values.is_empty() && edge.is_open() {
-                return Vec::new();
-            }
-            let all: Vec<Cow<'v, [u8]>> = values.iter().chain(&edge.values).cloned().collect();
-            if !is_composite {
-                return name(&all, false);
-            }
-            let end = if edge.is_inclusive { inclusive } else { exclusive };
-            composite::encode(all.iter().map(|it| &**it), end as u8)
-        };
-        (bound(low, End::Before, End::After), bound(high, End::After, End::Before))
-    }
+/// The first and the last name of one level that begin with these values and lie between the ends;
+/// empty for an open end. Of composites both are bounds, that no column has.
+fn range<'v>(
+    values: &[Cow<'v, [u8]>],
+    (low, high): (&Edge<'v>, &Edge<'v>),
+    is_composite: bool,
+) -> (Vec<u8>, Vec<u8>) {
+    let bound = |edge: &Edge<'v>, inclusive: End, exclusive: End| {
+        if values.is_empty() && edge.is_open() {
+            return Vec::new();
+        }
+        let all: Prefix<'v> = values.iter().chain(&edge.values).cloned().collect();
+        if !is_composite {
+            return name(&all, false);
+        }
+        let end = if edge.is_inclusive { inclusive } else { exclusive };
+        composite::encode(all.iter().map(|it| &**it), end as u8)
+    };
+    (bound(low, End::Before, End::After), bound(high, End::After, End::Before))
 }
 
 /// One end of a range to delete. The name of a composite says by itself on which side it lies.
