@@ -1,9 +1,11 @@
 //! Backup and restore with the built program, by the commands of `docs/backup.md`.
 
+use crate::cql::{CqlClient, with_cql};
 use crate::server::calls::{Path, STANDARD, first, plain_families};
 use crate::server::client::Client;
 use crate::server::{Options, Server, configure, program};
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path as FilePath;
 use std::process::Command;
 use std::thread;
@@ -106,6 +108,62 @@ fn a_dry_run_creates_nothing_where_no_server_has_run() {
     assert_eq!(names(&to.path().join("data")), ["Keyspace1"]);
     assert_eq!(names(&to.path().join("data/Keyspace1")), ["snapshots"]);
     assert_eq!(names(to.path()).len(), 2);
+}
+
+/// A snapshot has the definitions of its tables. The same command brings them to another server.
+#[test]
+fn tables_that_were_dropped_or_emptied_come_back_with_their_rows() {
+    let [from, to] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let plain = "alexandra restore --config CONF --snapshot nightly";
+    let count = |address: SocketAddr, table: &str| {
+        let (mut client, _) = CqlClient::begin(address);
+        let answer = client.query(&format!("SELECT count(*) FROM k.{table}"));
+        i64::from_be_bytes(*answer.body.last_chunk().unwrap())
+    };
+    let (address, _) = with_cql();
+    let options = plain_families().with("CqlPort", &address.port().to_string());
+    let mut server = Server::start(from.path(), &options);
+    let (mut client, _) = CqlClient::begin(address);
+    let strategy = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
+    client.query(&format!("CREATE KEYSPACE k WITH replication = {strategy}"));
+    client.query("CREATE TYPE k.u (a int)");
+    for table in ["dropped", "emptied", "kept"] {
+        client.query(&format!("CREATE TABLE k.{table} (n int PRIMARY KEY, v frozen<u>)"));
+        client.query(&format!("INSERT INTO k.{table} (n, v) VALUES (-1, {{a: 1}})"));
+    }
+    assert!(server.stop().success());
+    succeeds(from.path(), "alexandra snapshot take --config CONF nightly", &[]);
+
+    let mut server = Server::start(from.path(), &options);
+    let (mut client, _) = CqlClient::begin(address);
+    client.query("DROP TABLE k.dropped");
+    client.query("TRUNCATE k.emptied");
+    client.query("INSERT INTO k.kept (n) VALUES (2)");
+    assert!(server.stop().success());
+    let dry_run = "alexandra restore --config CONF --snapshot nightly --dry-run";
+    let told = succeeds(from.path(), dry_run, &[]);
+    assert!(!told.contains("Left out"), "{told}");
+    let told = succeeds(from.path(), plain, &[]);
+    assert!(!told.contains("Left out"), "{told}");
+    for _ in 0..2 {
+        let mut server = Server::start(from.path(), &options);
+        for table in ["dropped", "emptied", "kept"] {
+            assert_eq!(count(address, table), 1, "{table}");
+        }
+        CqlClient::begin(address).0.query("ALTER TABLE k.dropped ADD w int");
+        CqlClient::begin(address).0.query("ALTER TABLE k.dropped DROP w");
+        assert!(server.stop().success());
+    }
+
+    configure(to.path(), &options);
+    for keyspace in ["k", "system"] {
+        let [source, copy] = [&from, &to].map(|it| it.path().join("data").join(keyspace));
+        fs::create_dir_all(&copy).unwrap();
+        fs::rename(source.join("snapshots"), copy.join("snapshots")).unwrap();
+    }
+    succeeds(to.path(), plain, &[]);
+    let _server = Server::start(to.path(), &options);
+    assert_eq!(count(address, "emptied"), 1);
 }
 
 #[test]

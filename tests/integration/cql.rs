@@ -82,7 +82,7 @@ impl CqlClient {
 }
 
 /// Where a server will serve CQL, and the options for that.
-fn with_cql() -> (SocketAddr, Options) {
+pub(crate) fn with_cql() -> (SocketAddr, Options) {
     let [port] = free_ports();
     let options = Options::default().with("CqlPort", &port.to_string());
     (SocketAddr::from((Ipv4Addr::LOCALHOST, port)), options)
