@@ -57,10 +57,11 @@ fn schema() -> Schema {
     let supers =
         ColumnFamilyKind::Super { super_columns: Comparator::Bytes, columns: columns.clone() };
     let kinds = [ColumnFamilyKind::Standard { columns }, supers];
-    Schema::new(kinds.into_iter().zip(["Rows", "Supers"]).map(|(kind, name)| {
+    let rows = kinds.into_iter().zip(["Rows", "Supers"]).map(|(kind, name)| {
         let (keyspace, name) = ("Blog".to_owned(), name.to_owned());
         Arc::new(ColumnFamilySchema::new(keyspace, name, kind))
-    }))
+    });
+    Schema::new(rows.chain(storage::system_families()))
 }
 
 fn slices(is_super: bool) -> BoxedStrategy<Slice> {
