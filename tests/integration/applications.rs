@@ -33,7 +33,9 @@ fn check_on(application: &str, [interpreter, program]: [&str; 2], cql_port: Opti
         root.join("tests/setup.sh").display()
     );
     let directory = tempfile::tempdir().unwrap();
-    let mut options = Options::of_file(&folder.join("storage-conf.xml"));
+    // The blog runs on the configuration that is built in.
+    let places = [folder.as_path(), root].map(|place| place.join("storage-conf.xml"));
+    let mut options = Options::of_file(places.iter().find(|file| file.exists()).unwrap());
     let mut command = vec![interpreter.to_owned(), folder.join(program).display().to_string()];
     if let Some(port) = cql_port.map(|port| port.to_string()) {
         options = options.with("CqlPort", &port);
@@ -94,6 +96,11 @@ fn bucketed_likes() {
 #[test]
 fn bucketed_likes_in_cql() {
     check_cql("bucketed-likes");
+}
+
+#[test]
+fn thrift_and_cql_on_the_same_rows() {
+    check_cql("python");
 }
 
 #[test]
