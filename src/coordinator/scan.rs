@@ -73,6 +73,11 @@ pub struct Scan<'a> {
 }
 
 impl Scan<'_> {
+    /// Sets the number of rows of the pages that follow.
+    pub fn set_page_rows(&mut self, rows: usize) {
+        self.page_rows = rows;
+    }
+
     /// The next rows, with the context that holds their memory; `None` at the end. There may be no
     /// rows although others follow.
     pub async fn next_page(

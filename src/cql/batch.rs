@@ -8,8 +8,8 @@ use super::terms::Values;
 use super::windows::{RowSet, slice_of_rows};
 use crate::model::cell::Cell;
 use crate::model::key::RowKey;
-use crate::model::mutation::{MutationBuilder, RowMutation};
-use crate::model::schema::FamilyId;
+use crate::model::mutation::{FamilyMutation, MutationBuilder, RowMutation};
+use crate::model::schema::{FamilyId, Schema};
 use crate::service::{ConsistencyLevel, RowQuery, Service};
 use std::collections::BTreeMap;
 
@@ -68,10 +68,22 @@ pub(super) async fn mutations(
             plan.apply(&mut builder, part.targets, (&values, stamp), row.as_ref())?;
         }
         if !builder.is_empty() {
-            mutations.push(builder.finish());
+            mutations.push(checked(builder.finish(), service.schema())?);
         }
     }
     Ok(mutations)
+}
+
+/// Refuses what the column families cannot hold: it must not get into a log.
+pub(super) fn checked(mutation: RowMutation, schema: &Schema) -> Result<RowMutation, CqlError> {
+    let can_hold = |part: &FamilyMutation| {
+        let family = schema.family(part.family);
+        part.cells.iter().all(|cell| family.can_hold(cell.state(), cell.place()))
+    };
+    if mutation.families.iter().all(can_hold) {
+        return Ok(mutation);
+    }
+    Err(CqlError::invalid("Invalid empty value for a clustering column"))
 }
 
 /// The row of cells that were read.

@@ -2,7 +2,7 @@
 //! them.
 
 use super::ast::{Condition, Modification, Operator, Relation, Subject};
-use super::batch::Item;
+use super::batch::{self, Item};
 use super::cells::CellPlace;
 use super::collections;
 use super::error::{CqlError, WriteType};
@@ -439,7 +439,7 @@ impl<'c> Changes<'c> {
             let values = (&item.values, stamp);
             item.plan.apply(&mut builder, targets, values, Some(&found.row))?;
         }
-        Ok(Some(builder.finish()))
+        batch::checked(builder.finish(), service.schema()).map(Some)
     }
 
     /// Says whether the changes were made. If not, the rows on which they depend follow.

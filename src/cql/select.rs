@@ -39,6 +39,9 @@ const ROWS_AT_A_TIME: usize = 1000;
 /// Partitions of a scan that are read at a time.
 const PARTITIONS_AT_A_TIME: usize = 256;
 
+/// The same at first.
+const PARTITIONS_AT_FIRST: usize = 4;
+
 /// Rows in the first read of each partition of a scan.
 const ROWS_OF_SCANNED: usize = 128;
 
@@ -576,7 +579,9 @@ impl<'r> Reader<'r> {
         let few = if self.plan.wants_few() { 2 } else { ROWS_OF_SCANNED };
         let rows = output.rows_wanted().min(few);
         let slice = window.slice(self.family(), None, self.plan.is_reversed, rows);
-        let partitions = output.rows_wanted().min(PARTITIONS_AT_A_TIME);
+        // The fewer rows the first partitions have, the more are read at a time.
+        let most = output.rows_wanted().min(PARTITIONS_AT_A_TIME);
+        let mut partitions = if rows > 2 { most.min(PARTITIONS_AT_FIRST) } else { most };
         let mut pages = self.service.scan((self.family.0, &slice), self.level, (range, partitions));
         loop {
             let context = self.service.request();
@@ -614,6 +619,8 @@ impl<'r> Reader<'r> {
                     return Ok(());
                 }
             }
+            partitions = most.min(partitions * PARTITIONS_AT_FIRST);
+            pages.set_page_rows(partitions);
             tokio::task::yield_now().await;
         }
     }
