@@ -43,8 +43,6 @@ pub(crate) enum Defect {
     PromisesForgotten,
     /// Participants do not tell others what they have accepted.
     ProposalsUnfinished,
-    /// Nodes acknowledge batches without keeping them.
-    BatchesForgotten,
 }
 
 impl Defect {

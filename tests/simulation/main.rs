@@ -82,7 +82,7 @@ fn clusters_keep_what_they_promise() {
 }
 
 /// Each defect, and a profile in which clients can see it.
-const DEFECTS: [(Defect, Profile); 21] = [
+const DEFECTS: [(Defect, Profile); 20] = [
     (Defect::AcknowledgedBeforeWritten, Profile::Kills),
     (Defect::WritesForgotten, Profile::Kills),
     (Defect::SyncSkipped, Profile::PowerLosses),
@@ -103,7 +103,6 @@ const DEFECTS: [(Defect, Profile); 21] = [
     (Defect::RemovalsForgotten, Profile::Kills),
     (Defect::PromisesForgotten, Profile::Kills),
     (Defect::ProposalsUnfinished, Profile::Kills),
-    (Defect::BatchesForgotten, Profile::Kills),
 ];
 
 /// By so many seeds each of them has to be found.

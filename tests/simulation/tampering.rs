@@ -98,9 +98,6 @@ impl Tampering {
         let nothing = || encode(&with_cells(&mutation, 0..0));
         match defect {
             Defect::AcknowledgedBeforeWritten => Some((nothing(), Some(body.to_vec()))),
-            Defect::BatchesForgotten if mutation.keyspace() == system::KEYSPACE => {
-                Some((nothing(), None))
-            }
             Defect::WritesForgotten if self.one_in(20) => Some((nothing(), None)),
             Defect::PendingForgotten if self.joining.contains(&to) => Some((nothing(), None)),
             Defect::RowsTorn => {
