@@ -162,3 +162,57 @@ impl Coordinator {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kit::clock::ManualClock;
+    use crate::kit::lone_node::LoneNode;
+    use crate::kit::storage;
+    use crate::model::comparator::Comparator;
+    use crate::model::mutation::MutationBuilder;
+    use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
+    use crate::ring::{Partitioner, Token};
+    use std::time::Duration;
+    use tokio::time::sleep;
+
+    const ROWS: FamilyId = FamilyId(0);
+
+    /// The node that wrote it may be gone, with none of its writes sent, or a part of them.
+    #[tokio::test]
+    async fn a_batch_that_is_left_is_written_and_forgotten() {
+        let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
+        let rows = Arc::new(ColumnFamilySchema::new("Blog".into(), "Rows".into(), kind));
+        let schema = Arc::new(Schema::new([rows].into_iter().chain(storage::system_families())));
+        let clock = Arc::new(ManualClock::at_micros(1_300_000_000_000_000));
+        let place = (Partitioner::OrderPreserving, Token::ordered(b"m".as_slice().into()));
+        let timeout = Duration::from_millis(20);
+        let node = LoneNode::start(&schema, "Blog", place, timeout, &clock).coordinator;
+        let writes = ["a", "b"].map(|key| {
+            let mut row = MutationBuilder::new(&schema, "Blog", key.as_bytes());
+            row.family(ROWS).insert((b"", b"name"), b"value", 7);
+            row.finish()
+        });
+        let batch = kept_batches::row_of(&schema, "1", &writes, node.messenger.now_micros());
+        node.write(&[batch], ConsistencyLevel::One).await.unwrap();
+        let count = |family, key: &'static str| {
+            let (node, slice) = (Arc::clone(&node), Slice::all(None));
+            async move {
+                let (key, mut context) = (RowKey::from(key), node.request());
+                let row = RowQuery { family, key: &key, slice: &slice };
+                node.read(row, ConsistencyLevel::One, &mut context).await.unwrap().cells.len()
+            }
+        };
+        assert_eq!(count(ROWS, "b").await, 0);
+        let keeps = async {
+            while count(kept_batches::family(&schema), "1").await > 0 {
+                sleep(timeout).await;
+            }
+        };
+        tokio::select! {
+            () = node.replay_batches() => {}
+            () = keeps => {}
+        }
+        assert_eq!((count(ROWS, "a").await, count(ROWS, "b").await), (1, 1));
+    }
+}
