@@ -1,8 +1,8 @@
-//! Logged batches: writes to several rows that are all done in the end once one of them is.
+//! Logged batches: writes to several rows, all of which are done in the end if one is.
 //!
-//! Two nodes keep a batch before its writes are sent, and forget it when they are acknowledged.
-//! What is left with them, since the coordinator is gone or replicas did not answer, they write
-//! again, dated as before, until each row has an acknowledgement and hints for the other replicas.
+//! Two nodes keep a batch before its writes are sent, and forget it when these are acknowledged.
+//! The coordinator may fail before that, or replicas may not answer. Then the keepers replay the
+//! batch, with its timestamps, until each row has one acknowledgement; other replicas get hints.
 
 use super::coordinator::Coordinator;
 use super::view::{Endpoints, View, WriteReplicas};
@@ -23,7 +23,7 @@ const KEEPERS: usize = 2;
 /// Rows of the column family of batches that are read at a time.
 const PAGE: usize = 1000;
 
-/// Request timeouts from one round of replay to the next. No batch is written again whose
+/// Request timeouts from one round of replay to the next. No batch is replayed while its
 /// coordinator still waits.
 const TIMEOUTS_OF_A_ROUND: u32 = 2;
 
@@ -85,8 +85,8 @@ impl Coordinator {
         Ok((RowKey::from(&*id), keepers))
     }
 
-    /// Has its nodes forget a batch, without waiting for them. One that does not hear of it writes
-    /// the batch again.
+    /// Has its keepers forget a batch, without waiting for them. One that does not hear of it
+    /// replays the batch.
     async fn forget_batch(self: &Arc<Self>, id: &RowKey, keepers: WriteReplicas) {
         let (view, now) = (self.view(), self.messenger.now_micros());
         let rows = [kept_batches::deletion_of(&self.schema, id, now)];
@@ -96,7 +96,7 @@ impl Coordinator {
         }
     }
 
-    /// Writes again what is left of the batches that this node keeps, for ever.
+    /// Replays unfinished batches that this node keeps, in rounds. Never returns.
     pub async fn replay_batches(self: &Arc<Self>) {
         let mut ticks = interval(TIMEOUTS_OF_A_ROUND * self.rpc_timeout);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -155,7 +155,7 @@ impl SchemaRegister {
         let next = Definitions { version: now.version + 1, ..changed };
         families(&next).map_err(ChangeError::Conflict)?;
         let text = encoding::encode(&next);
-        // What nodes cannot read would end all later changes.
+        // A schema that nodes cannot read would block all later changes.
         if encoding::decode(&text).as_ref() != Some(&next) {
             return Err(ChangeError::TooDeep);
         }

@@ -99,13 +99,12 @@ fn link_schema(fs: &dyn FileSystem, keyspace: &Path, unfinished: &Path) -> Resul
     let Some(schema) = keyspace.parent().map(|it| it.join(files::SCHEMA_FILE)) else {
         return Ok(());
     };
-    for path in [&schema, &link] {
-        let exists = fs.try_exists(path).context("look for", path)?;
-        if exists != (path == &schema) {
-            return Ok(());
-        }
+    let exists = |path: &Path| fs.try_exists(path).context("look for", path);
+    // Several column families share the folder.
+    if exists(&schema)? && !exists(&link)? {
+        fs.hard_link(&schema, &link).context("link", &link)?;
     }
-    fs.hard_link(&schema, &link).context("link", &link)
+    Ok(())
 }
 
 /// Gives the folders their final names.
