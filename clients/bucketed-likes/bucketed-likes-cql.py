@@ -35,14 +35,7 @@ def _parser():
     parser = program.server_parser(NAME, "The likes of a post over many rows, in CQL.", cql.PORT)
     parser.add_argument("--own-table", action="store_true",
                         help="likes_by_post_and_buckets instead of the rows of the Thrift programs")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-
-    def command(name, run, about, *arguments):
-        sub = commands.add_parser(name, help=about, description=about)
-        sub.set_defaults(run=run)
-        for argument in arguments:
-            sub.add_argument(argument)
-        return sub
+    command = program.commands(parser)
 
     command("like", _like, "a user likes a post", "post", "user")
     command("unlike", _unlike, "a user likes a post no more", "post", "user")

@@ -44,14 +44,7 @@ def _parser():
     parser = program.parser("likes.py", "Users who like items, in five designs of one keyspace.")
     parser.add_argument("--design", choices=list(DESIGNS), default="timed",
                         help="which one answers; changes are made in all of them")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-
-    def command(name, run, about, *arguments):
-        sub = commands.add_parser(name, help=about, description=about)
-        sub.set_defaults(run=run)
-        for argument in arguments:
-            sub.add_argument(argument)
-        return sub
+    command = program.commands(parser)
 
     fill = command("fill", _fill,
                    "delete all there is, and write users, items and likes from a seed")

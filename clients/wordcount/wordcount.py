@@ -34,12 +34,7 @@ def _parser():
     parser.add_argument("--keyspace", default="WordCount")
     parser.add_argument("--column-family", default="Texts")
     parser.add_argument("--consistency", choices=list(LEVELS), default="ONE")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-
-    def command(name, run, about):
-        sub = commands.add_parser(name, help=about, description=about)
-        sub.set_defaults(run=run)
-        return sub
+    command = program.commands(parser)
 
     seed = command("seed", _seed, "write texts that are made from a seed")
     splits = command("splits", _splits, "show how the ring is cut")

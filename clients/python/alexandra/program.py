@@ -52,6 +52,24 @@ def server_parser(name, description, default_port):
     return made
 
 
+def commands(made):
+    """Gives a parser commands, of which one is required. Returns a function that adds one.
+
+    That takes its name, the function that runs it, a description, and the names of arguments, and
+    returns the parser of the command.
+    """
+    added = made.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(name, run, about, *arguments):
+        sub = added.add_parser(name, help=about, description=about)
+        sub.set_defaults(run=run)
+        for argument in arguments:
+            sub.add_argument(argument)
+        return sub
+
+    return command
+
+
 class _Parser(argparse.ArgumentParser):
     """Refuses arguments that are not UTF-8: Python hands them on as text that nobody can send."""
 
