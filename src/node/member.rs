@@ -50,6 +50,12 @@ use tokio_util::sync::CancellationToken;
 /// Time between two searches for requests whose time is over.
 const UPKEEP_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Target of lines about gossip.
+const GOSSIP_LOG: &str = "alexandra::gossip";
+
+/// Time between two lines about a node that is kept out.
+const OUTSIDERS_INTERVAL: Duration = Duration::from_secs(60);
+
 /// Time between two reports of dropped messages.
 const DROPS_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -117,6 +123,8 @@ pub struct Member {
     messenger: Arc<Messenger>,
     /// Lines about gossip, by the node that caused them.
     log: LimitedLog<IpAddr>,
+    /// Lines about nodes that are kept out, which try again each second.
+    outsiders: LimitedLog<IpAddr>,
     /// Lines about this node itself, by kind. Lines that others cause do not crowd them out.
     own_log: LimitedLog<&'static str>,
     placements: Arc<KeyspacePlacements>,
@@ -147,10 +155,9 @@ impl Member {
 
     fn assemble(options: MemberOptions, gossip: Gossip, noted: u64, me: &Weak<Self>) -> Self {
         let spawner = options.replica.spawner();
-        let at_start = readiness_at_start(options.token.is_some());
         let MemberOptions { local, seeds, storage, clock, transport, hints, .. } = options;
         let placements = Arc::new(KeyspacePlacements::from(options.placements));
-        let schema = storage.schema();
+        let (schema, drops) = (storage.schema(), Arc::<Drops>::default());
         let messenger =
             Messenger::new(local, options.rpc_timeout, Arc::clone(&clock), Arc::clone(&transport));
         let messenger = Arc::new(messenger.starting_at(options.generation));
@@ -169,7 +176,7 @@ impl Member {
             reads: options.reads,
             seed: options.seed,
         });
-        let (drops, readiness) = (Arc::<Drops>::default(), Arc::new(OwnReadiness::new(at_start)));
+        let readiness = Arc::new(OwnReadiness::new(readiness_at_start(options.token.is_some())));
         let responder = Responder::new(ResponderOptions {
             replica: options.replica,
             schema: Arc::clone(schema),
@@ -199,6 +206,7 @@ impl Member {
             seeds,
             storage,
             log: gossip_log(&clock),
+            outsiders: LimitedLog::new(GOSSIP_LOG, Arc::clone(&clock), OUTSIDERS_INTERVAL),
             own_log: gossip_log(&clock),
             clock,
             transport,
@@ -421,13 +429,8 @@ impl Member {
             Ok(decoded) => {
                 let mut gossip = self.lock();
                 if self.keeps_out(&gossip, message) {
-                    let line = format_args!(
-                        "{from} is a node of Apache Cassandra 0.6, and is kept out of the ring: \
-                         there are tables made over CQL, row keys that are not text, values that \
-                         expire, or deletions of ranges, which it cannot have. Start a node of \
-                         this server in its place"
-                    );
-                    self.messenger.log(Level::Error, from, line);
+                    drop(gossip);
+                    self.turn_away(from, &decoded);
                 } else if gossip.has_started {
                     let now = self.clock.monotonic();
                     let effects = gossip.gossiper.receive(from, decoded, now);
@@ -449,6 +452,24 @@ impl Member {
             || gossiper.announces(from, extensions::CALLS);
         let is_member = || gossip.membership.members().is_member(from);
         !is_ours && !is_member() && self.coordinator.has_later_data()
+    }
+
+    /// Tells both sides that a node of 0.6 is kept out. All that such a node logs of the messages
+    /// of others is the name of their cluster, where it differs from its own.
+    fn turn_away(&self, from: IpAddr, message: &GossipMessage) {
+        let line = format_args!(
+            "{from} is a node of Apache Cassandra 0.6, and is kept out of the ring: there are \
+             tables made over CQL, row keys that are not text, values that expire, or deletions \
+             of ranges, which it cannot have. Start a node of this server in its place"
+        );
+        self.outsiders.log(Level::Error, from, line);
+        if let GossipMessage::Syn { cluster_name, .. } = message {
+            let cluster_name = format!(
+                "{cluster_name} (KEPT OUT of the ring by {}: its data need more than 0.6 has)",
+                self.local
+            );
+            self.send(from, &GossipMessage::Syn { cluster_name, digests: Vec::new() });
+        }
     }
 
     /// Handles the effects of gossip.
@@ -743,7 +764,7 @@ impl Member {
 }
 
 fn gossip_log<S: Ord>(clock: &Arc<dyn Clock>) -> LimitedLog<S> {
-    let log = LimitedLog::new("alexandra::gossip", Arc::clone(clock), LOG_INTERVAL);
+    let log = LimitedLog::new(GOSSIP_LOG, Arc::clone(clock), LOG_INTERVAL);
     log.with_burst(LOG_BURST)
 }
 

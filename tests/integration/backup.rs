@@ -133,6 +133,10 @@ fn tables_that_were_dropped_or_emptied_come_back_with_their_rows() {
     }
     assert!(server.stop().success());
     succeeds(from.path(), "alexandra snapshot take --config CONF nightly", &[]);
+    let export = "alexandra sstable export --config CONF --format 0.6 --to exported";
+    let Ended { success, text } = run_any(from.path(), export, &[]);
+    let lacks = "NOT EXPORTED: k.kept-";
+    assert!(!success && text.contains(lacks) && text.contains("has no tables made over CQL"));
 
     let mut server = Server::start(from.path(), &options);
     let (mut client, _) = CqlClient::begin(address);

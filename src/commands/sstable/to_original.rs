@@ -28,10 +28,10 @@ pub(super) fn run(arguments: &Arguments, release: &str, to: &Path) -> Result<boo
     let mut folder = ExportFolder::open(&source.fs, to, release, partitioner, size)?;
     let mut is_complete = true;
     for family in families.iter().filter(|it| it.schema.keyspace != SYSTEM_KEYSPACE) {
-        if let Some(comparator) = later_comparator(&family.schema) {
+        if let Some(reason) = what_is_later(&family.schema) {
             is_complete = false;
             complain!(
-                "NOT EXPORTED: {}: Apache Cassandra {release} has no {comparator}",
+                "NOT EXPORTED: {}: Apache Cassandra {release} has no {reason}",
                 family.schema
             );
             continue;
@@ -50,8 +50,15 @@ pub(super) fn run(arguments: &Arguments, release: &str, to: &Path) -> Result<boo
     Ok(is_complete)
 }
 
-/// A comparator of the original that came after 0.6. One of a user's own may have been there.
-fn later_comparator(family: &ColumnFamilySchema) -> Option<&str> {
+/// The part of a column family that came after 0.6: all of it, or a comparator. One of a user's
+/// own may have been there.
+fn what_is_later(family: &ColumnFamilySchema) -> Option<&str> {
+    if ColumnFamilySchema::is_of_cql(&family.name) {
+        return Some(
+            "tables made over CQL: move its rows by an application into a column family of \
+             storage-conf.xml",
+        );
+    }
     let mut all = [Some(family.comparator()), family.subcolumn_comparator()].into_iter().flatten();
     all.find_map(|it| match it {
         Comparator::Custom(it) => {

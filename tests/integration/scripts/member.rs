@@ -88,6 +88,9 @@ enum Command {
         #[arg(key, many, optional)]
         states: Vec<(String, String)>,
     },
+    /// Begins gossip with node 1 as another node, and shows the clusters of the SYNs that come
+    /// back.
+    Knock(u8),
     /// Each second nodes answer SYNs of node 1 as if they knew this generation of it.
     Refuse {
         nodes: Nodes,
@@ -181,6 +184,7 @@ impl goldenscript::Runner for Script {
                 self.tell(by.unwrap_or(1), from, vec![(ip(*about), state)])?;
             }
             Command::Refuse { nodes, known, times } => self.refuse(&nodes.0, *known, *times)?,
+            Command::Knock(from) => return self.knock(*from),
             Command::Call(from, names) => return self.call(*from, names),
             Command::AllowReturn(node, returning) => {
                 let is_back = self.node(*node)?.member.allow_return(ip(*returning));
@@ -364,6 +368,24 @@ impl Script {
             self.pass(Duration::from_secs(1));
         }
         Ok(())
+    }
+
+    fn knock(&mut self, from: u8) -> Outcome {
+        let mut arrivals = self.network.messages_to(&[ip(from)]);
+        let (cluster_name, digests) = (CLUSTER.to_owned(), Vec::new());
+        self.deliver(1, from, &GossipMessage::Syn { cluster_name, digests })?;
+        self.pass(Duration::from_millis(1));
+        let mut text = String::new();
+        while let Ok(arrived) = arrivals.try_recv() {
+            let answer = Message::decode(&arrived)?;
+            if answer.verb == Verb::GossipDigestSyn
+                && let GossipMessage::Syn { cluster_name, digests } =
+                    GossipMessage::decode(MessageKind::Syn, answer.body)?
+            {
+                writeln!(text, "{cluster_name}, {} digests", digests.len())?;
+            }
+        }
+        Ok(text)
     }
 
     /// The answers to calls.
