@@ -21,12 +21,12 @@ pub(super) struct Item<'i> {
 }
 
 /// A change of one row key.
-struct Part<'i> {
+struct Part<'i, 'v> {
     item: usize,
     family: FamilyId,
     /// Cells of the row that the change depends on.
     read: Vec<Cell>,
-    targets: &'i Targets<'i>,
+    targets: &'i Targets<'v>,
 }
 
 /// The mutations of these changes.
@@ -39,12 +39,12 @@ pub(super) async fn mutations(
     let targets: Vec<Targets<'_>> =
         items.iter().map(|item| item.plan.targets(&item.values)).collect::<Result<_, _>>()?;
     // By keyspace and key, in the order of the statements.
-    let mut rows: BTreeMap<(&str, &RowKey), Vec<Part<'_>>> = BTreeMap::new();
+    let mut rows: BTreeMap<(&str, &RowKey), Vec<Part<'_, '_>>> = BTreeMap::new();
     for (at, (item, targets)) in items.iter().zip(&targets).enumerate() {
         let Some((family, _)) = item.plan.table.stored() else { continue };
         for key in &targets.keys {
             let read = if item.plan.reads() {
-                read_row(service, item.plan, (key, &targets.rows), level).await?
+                Box::pin(read_row(service, item.plan, (key, &targets.rows), level)).await?
             } else {
                 Vec::new()
             };

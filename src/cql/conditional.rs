@@ -299,9 +299,9 @@ struct Found<'r> {
 }
 
 /// Changes of one row key, at least one of which is under a condition.
-struct Changes<'c> {
+struct Changes<'c, 'v> {
     items: &'c [Item<'c>],
-    targets: &'c [Targets<'c>],
+    targets: &'c [Targets<'v>],
     family: (FamilyId, &'c ColumnFamilySchema),
     key: &'c RowKey,
 }
@@ -334,8 +334,8 @@ pub(super) async fn change(
     Ok(())
 }
 
-impl<'c> Changes<'c> {
-    fn new(items: &'c [Item<'c>], targets: &'c [Targets<'c>]) -> Result<Self, CqlError> {
+impl<'c, 'v> Changes<'c, 'v> {
+    fn new(items: &'c [Item<'c>], targets: &'c [Targets<'v>]) -> Result<Self, CqlError> {
         let keys = targets.iter().flat_map(|it| &it.keys);
         let (Some(first), Some(key)) = (items.first(), keys.clone().next()) else {
             return Err(CqlError::invalid("There is no row for the condition"));

@@ -69,13 +69,8 @@ impl Execute for Executor {
                 let prepared = self.find(id)?;
                 self.run(session, &prepared, parameters, reply).await
             }
-            Work::Batch(batch) => self.batch(session, batch, reply).await,
+            Work::Batch(batch) => Box::pin(self.batch(session, batch, reply)).await,
         }
-    }
-
-    fn only_reads(&self, id: &[u8]) -> bool {
-        let found = self.prepared.find(id);
-        found.is_some_and(|prepared| matches!(prepared.plan, Plan::Select(_)))
     }
 
     fn requires_login(&self) -> bool {
@@ -130,6 +125,8 @@ impl Executor {
         }
     }
 
+    /// Runs a statement. The parts that are large and seldom are in boxes, since each request
+    /// takes the memory of the largest.
     async fn run(
         &self,
         session: &Session,
@@ -155,7 +152,7 @@ impl Executor {
             Plan::Modify(plan) if plan.guard.is_some() => {
                 let items = [Item { plan, values }];
                 let levels = (parameters.serial_level, parameters.level);
-                return self.change_under_condition(&items, levels, reply).await;
+                return Box::pin(self.change_under_condition(&items, levels, reply)).await;
             }
             Plan::Modify(plan) => {
                 let item = Item { plan, values };
@@ -173,10 +170,11 @@ impl Executor {
                         return Err(CqlError::invalid(why));
                     }
                     let levels = (parameters.serial_level, parameters.level);
-                    return self.change_under_condition(&items, levels, reply).await;
+                    return Box::pin(self.change_under_condition(&items, levels, reply)).await;
                 }
                 let timestamp = timestamp.or(parameters.timestamp);
-                self.write(&items, timestamp, parameters.level, write_type(*kind)).await?;
+                let kind = write_type(*kind);
+                Box::pin(self.write(&items, timestamp, parameters.level, kind)).await?;
             }
             Plan::Use(keyspace) => {
                 self.check_keyspace(keyspace)?;
@@ -184,9 +182,9 @@ impl Executor {
                 reply.keyspace(keyspace);
                 return Ok(());
             }
-            Plan::Truncate(table) => self.truncate(table, session).await?,
+            Plan::Truncate(table) => Box::pin(self.truncate(table, session)).await?,
             Plan::Schema(statement) => {
-                if let Some(change) = self.change_schema(statement, session).await? {
+                if let Some(change) = Box::pin(self.change_schema(statement, session)).await? {
                     reply.schema_change(&change);
                     return Ok(());
                 }

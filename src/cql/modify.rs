@@ -13,7 +13,7 @@ use super::restrictions::{Keys, Purpose, Restrictions, check_length};
 use super::rows::Row;
 use super::tables::TableRef;
 use super::terms::{Expression, Receiver, Typing, Values};
-use super::windows::RowSet;
+use super::windows::{Prefix, RowSet};
 use crate::model::cell::Expiry;
 use crate::model::comparator::composite;
 use crate::model::deletion::Deletion;
@@ -357,7 +357,7 @@ impl ModificationPlan {
             (0..table.key_length()).map(part).collect::<Result<_, CqlError>>()?;
         let key: Vec<&[u8]> = key.iter().map(Vec::as_slice).collect();
         let keys = vec![super::restrictions::row_key(&key)?];
-        let row: Vec<Cow<'_, [u8]>> = table
+        let row: Prefix<'_> = table
             .clustering()
             .map(|column| part(column).map(Cow::Owned))
             .collect::<Result<_, CqlError>>()?;

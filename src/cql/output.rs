@@ -8,6 +8,7 @@ use super::rows::Row;
 use super::select::SelectPlan;
 use super::selection::{Context, Group};
 use crate::base::context::RequestContext;
+use crate::model::cell::Cell;
 use crate::model::key::RowKey;
 
 /// Memory of a value of the result besides its bytes.
@@ -73,19 +74,23 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// Adds a row. False if no more rows of this page are wanted.
+    /// Adds a row, whose place is that of its last cell; `None` for one of static columns alone, or
+    /// one that is stored nowhere. False if no more rows of this page are wanted.
     pub(super) fn add(
         &mut self,
         row: &Row<'_>,
-        place: Option<(&RowKey, Place)>,
+        here: Option<(&RowKey, Option<&Cell>)>,
     ) -> Result<bool, CqlError> {
         let (table, partitioner) = (self.context.table, self.plan.table.partitioner);
         if !self.checks.iter().all(|check| check.holds(table, row, partitioner)) {
             return Ok(true);
         }
-        let here = place.map(|(key, place)| (key.as_bytes().to_vec(), place));
+        let place = || {
+            let (key, last) = here?;
+            Some((key.as_bytes().to_vec(), last.map(Place::of).unwrap_or_default()))
+        };
         if self.group.is_some() {
-            return self.add_to_group(row, here);
+            return self.add_to_group(row, place());
         }
         if self.page_left == 0 {
             self.end_page();
@@ -94,7 +99,10 @@ impl Output<'_> {
         if self.left_in_partition == 0 {
             return Ok(true);
         }
-        self.last = here;
+        // A page ends after its last row.
+        if self.page_left == 1 {
+            self.last = place();
+        }
         let plan = self.plan;
         match &plan.selection.plain {
             Some(columns) if plan.sorts_by.is_empty() => {

@@ -12,12 +12,13 @@ use super::session::Session;
 use super::system::System;
 use super::tables::TableRef;
 use super::terms::{Expression, Markers, Receiver, Typing};
-use super::wire::{Few, Value};
+use super::wire::Value;
 use crate::model::types::CqlType;
 use crate::service::Service;
 use md5::{Digest, Md5};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Statements that a node keeps, at least where they are of a usual length.
@@ -29,8 +30,25 @@ const MEMORY: u64 = 32 << 20;
 /// Memory of a statement for each byte of its text.
 const WEIGHT: u64 = 16;
 
-/// An id.
+/// An id. Nodes of a ring and drivers take it for the digest of a text; its last bit tells whether
+/// the statement [only reads](only_reads), so that nothing has to be looked up for that.
 type Id = [u8; 16];
+
+/// Bit of the last byte of an id that is set for statements that change nothing.
+const ONLY_READS: u8 = 1;
+
+/// Whether the prepared statement with this id changes nothing.
+pub(super) fn only_reads(id: &[u8]) -> bool {
+    id.last().is_some_and(|last| last & ONLY_READS != 0)
+}
+
+/// The id of a statement in a keyspace that is in use.
+fn id(keyspace: Option<&str>, text: &str, only_reads: bool) -> Id {
+    let mut id: Id = Md5::digest([keyspace.unwrap_or_default(), text].concat()).into();
+    let [.., last] = &mut id;
+    *last = *last & !ONLY_READS | if only_reads { ONLY_READS } else { 0 };
+    id
+}
 
 /// A statement whose names are looked up.
 #[derive(Debug)]
@@ -166,7 +184,7 @@ impl Prepared {
             })
             .collect();
         Ok(Self {
-            id: Md5::digest([keyspace.unwrap_or_default(), text].concat()).into(),
+            id: id(keyspace, text, matches!(plan, Plan::Select(_))),
             text: text.to_owned(),
             keyspace: keyspace.map(str::to_owned),
             names: parsed.markers,
@@ -190,11 +208,14 @@ impl Prepared {
     }
 
     /// The values of the markers in their order.
-    pub(super) fn bind<'v>(&self, given: &request::Values<'v>) -> Result<Few<Value<'v>>, CqlError> {
+    pub(super) fn bind<'g, 'v>(
+        &self,
+        given: &'g request::Values<'v>,
+    ) -> Result<Cow<'g, [Value<'v>]>, CqlError> {
         let request::Values { values, names } = given;
         if names.is_empty() {
             self.check_count(values.len())?;
-            return Ok(values.clone());
+            return Ok(Cow::Borrowed(values));
         }
         let find = |name: &Option<String>| {
             let at = names.iter().position(|given| Some(*given) == name.as_deref());

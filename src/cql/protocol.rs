@@ -6,6 +6,7 @@
 use super::error::{CqlError, ErrorKind};
 use super::events::{EventKinds, Events};
 use super::frame::{self, Head, LONGEST_BODY, flag, opcode};
+use super::prepared;
 use super::reply::{COMPRESSION, Reply};
 use super::request::{Request, Work};
 use super::session::Session;
@@ -52,10 +53,6 @@ pub trait Execute: Send + Sync + 'static {
         work: &Work<'_>,
         reply: &mut Reply<'_>,
     ) -> impl Future<Output = Result<(), CqlError>> + Send;
-
-    /// Whether the prepared statement with this id changes nothing, so that it may be given up when
-    /// its client leaves.
-    fn only_reads(&self, id: &[u8]) -> bool;
 
     /// Whether clients have to log in.
     fn requires_login(&self) -> bool;
@@ -144,7 +141,7 @@ impl<E: Execute> Protocol for Cql<E> {
                 Err(malformed) => body = Err(malformed),
             }
         }
-        let only_reads = body.as_ref().is_ok_and(|body| self.only_reads(&head, body));
+        let only_reads = body.as_ref().is_ok_and(|body| only_reads(&head, body));
         let is_work = matches!(
             head.opcode,
             opcode::QUERY | opcode::PREPARE | opcode::EXECUTE | opcode::BATCH
@@ -198,18 +195,6 @@ impl<E: Execute> Protocol for Cql<E> {
 }
 
 impl<E: Execute> Cql<E> {
-    /// Whether a request changes nothing. False where that is not to be seen at once.
-    fn only_reads(&self, head: &Head, body: &[u8]) -> bool {
-        let mut reader = Reader::new(body);
-        match head.opcode {
-            _ if head.has(flag::COMPRESSED) || head.has(flag::CUSTOM_PAYLOAD) => false,
-            opcode::PREPARE | opcode::OPTIONS => true,
-            opcode::QUERY => is_select(body.get(size_of::<i32>()..).unwrap_or_default()),
-            opcode::EXECUTE => reader.short_bytes().is_ok_and(|id| self.executor.only_reads(id)),
-            _ => false,
-        }
-    }
-
     async fn respond(
         &self,
         session: &Session,
@@ -230,7 +215,7 @@ impl<E: Execute> Cql<E> {
         match request {
             Request::Work(work) => return self.executor.execute(session, &work, reply).await,
             Request::Startup(options) => self.start(session, &options, reply)?,
-            Request::AuthResponse(token) => self.log_in(session, token, reply).await?,
+            Request::AuthResponse(token) => Box::pin(self.log_in(session, token, reply)).await?,
             Request::Options => reply.supported(),
             Request::Register(kinds) => {
                 self.register(session, head.version, kinds);
@@ -369,6 +354,18 @@ fn foreign(bytes: &[u8]) -> Option<&'static str> {
             Some("it speaks another protocol to the CQL port")
         }
         _ => None,
+    }
+}
+
+/// Whether a request changes nothing, so that it may be given up when its client leaves. False
+/// where that is not to be seen at once.
+fn only_reads(head: &Head, body: &[u8]) -> bool {
+    match head.opcode {
+        _ if head.has(flag::COMPRESSED) || head.has(flag::CUSTOM_PAYLOAD) => false,
+        opcode::PREPARE | opcode::OPTIONS => true,
+        opcode::QUERY => is_select(body.get(size_of::<i32>()..).unwrap_or_default()),
+        opcode::EXECUTE => Reader::new(body).short_bytes().is_ok_and(prepared::only_reads),
+        _ => false,
     }
 }
 

@@ -6,9 +6,11 @@ use super::error::CqlError;
 use super::functions;
 use super::rows::Row;
 use super::terms::{Expression, Receiver, Typing, Value, Values};
+use super::windows::MostlyOne;
 use crate::model::table::Table;
 use crate::model::types::CqlType;
 use crate::service::Partitioner;
+use smallvec::smallvec;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -134,8 +136,8 @@ impl Condition {
         };
         let is_element = matches!(self.left, Left::Element(..));
         let value = |expression| one(expression, if is_element { "map value" } else { "value" });
-        let values: Vec<Cow<'v, [u8]>> = match &self.right {
-            Right::One(expression) => vec![value(expression)?],
+        let values: MostlyOne<Cow<'v, [u8]>> = match &self.right {
+            Right::One(expression) => smallvec![value(expression)?],
             Right::Several(list) => list.iter().map(value).collect::<Result<_, _>>()?,
             Right::List(list) => {
                 let list = value(list)?;
@@ -380,7 +382,7 @@ pub(super) fn fulfils(operator: Operator, order: Ordering) -> bool {
 pub(super) struct Check<'v> {
     pub(super) condition: &'v Condition,
     element: Option<Cow<'v, [u8]>>,
-    pub(super) values: Vec<Cow<'v, [u8]>>,
+    pub(super) values: MostlyOne<Cow<'v, [u8]>>,
 }
 
 impl Check<'_> {

@@ -6,10 +6,11 @@ use super::error::CqlError;
 use super::relations::{Check, Condition, Left, Named, is_slice};
 use super::rows;
 use super::terms::{Typing, Values};
-use super::windows::{Edge, RowSet, Span};
+use super::windows::{Edge, MostlyOne, Prefix, RowSet, Span};
 use crate::model::cell::MAX_NAME_LENGTH;
 use crate::model::key::RowKey;
 use crate::model::table::Table;
+use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 
 /// Most rows or partitions that the lists of a statement may name.
@@ -309,17 +310,17 @@ impl Restrictions {
         if !self.names_keys() {
             return self.tokens(values);
         }
-        let mut keys: Vec<Vec<Cow<'v, [u8]>>> = vec![Vec::new()];
+        let mut keys: MostlyOne<Prefix<'v>> = smallvec![Prefix::new()];
         for (column, at) in self.key.iter().enumerate() {
             let check = self.conditions[*at].bind(values, false)?;
             let of_type = &table.columns[column].of_type;
             let mut options = check.values;
             options.sort_by(|a, b| of_type.compare(a, b));
             options.dedup();
-            keys = product(&keys, &options)?;
+            keys = product(keys, options)?;
         }
         let keys = keys.into_iter().map(|parts| {
-            let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).collect();
+            let parts: SmallVec<[&[u8]; 2]> = parts.iter().map(|part| &**part).collect();
             row_key(&parts)
         });
         Ok(Keys::Several(keys.collect::<Result<_, _>>()?))
@@ -351,7 +352,7 @@ impl Restrictions {
         values: &'v Values<'v>,
         reads: bool,
     ) -> Result<RowSet<'v>, CqlError> {
-        let mut prefixes: Vec<Vec<Cow<'v, [u8]>>> = vec![Vec::new()];
+        let mut prefixes: MostlyOne<Prefix<'v>> = smallvec![Prefix::new()];
         let (mut start, mut end) = (Edge::OPEN, Edge::OPEN);
         for at in &self.clustering {
             let condition = &self.conditions[*at];
@@ -359,7 +360,7 @@ impl Restrictions {
             if is_value(condition.operator) {
                 prefixes = match &condition.left {
                     Left::Columns(columns) => tuples(&prefixes, table, columns, &check)?,
-                    _ => product(&prefixes, &check.values)?,
+                    _ => product(prefixes, check.values)?,
                 };
                 continue;
             }
@@ -373,9 +374,8 @@ impl Restrictions {
             // No row has a longer name.
             prefixes.retain(|values| check_length(values).is_ok());
         }
-        for values in prefixes.iter().chain([&start.values, &end.values]) {
-            check_length(values)?;
-        }
+        prefixes.iter().try_for_each(|values| check_length(values))?;
+        [&start, &end].into_iter().try_for_each(|edge| check_length(&edge.values))?;
         Ok(RowSet::new(table, prefixes, Span { start, end }))
     }
 
@@ -452,13 +452,17 @@ fn too_many() -> CqlError {
 
 /// Every list with every option after it.
 fn product<'v>(
-    lists: &[Vec<Cow<'v, [u8]>>],
-    options: &[Cow<'v, [u8]>],
-) -> Result<Vec<Vec<Cow<'v, [u8]>>>, CqlError> {
+    mut lists: MostlyOne<Prefix<'v>>,
+    mut options: MostlyOne<Cow<'v, [u8]>>,
+) -> Result<MostlyOne<Prefix<'v>>, CqlError> {
+    if let ([list], 1) = (&mut lists[..], options.len()) {
+        list.append(&mut options);
+        return Ok(lists);
+    }
     if lists.len().saturating_mul(options.len()) > MAX_PRODUCT {
         return Err(too_many());
     }
-    let longer = |list: &Vec<Cow<'v, [u8]>>, option: &Cow<'v, [u8]>| {
+    let longer = |list: &Prefix<'v>, option: &Cow<'v, [u8]>| {
         let mut longer = list.clone();
         longer.push(option.clone());
         longer
@@ -484,15 +488,16 @@ fn fields<'v>(
 }
 
 fn tuples<'v>(
-    prefixes: &[Vec<Cow<'v, [u8]>>],
+    prefixes: &[Prefix<'v>],
     table: &Table,
     columns: &[usize],
     check: &Check<'v>,
-) -> Result<Vec<Vec<Cow<'v, [u8]>>>, CqlError> {
-    let mut all = Vec::new();
+) -> Result<MostlyOne<Prefix<'v>>, CqlError> {
+    let mut all = MostlyOne::new();
     for tuple in &check.values {
         let values = fields(tuple, table, columns)?;
-        all.extend(prefixes.iter().map(|prefix| [prefix.clone(), values.clone()].concat()));
+        let longer = |prefix: &Prefix<'v>| prefix.iter().chain(&values).cloned().collect();
+        all.extend(prefixes.iter().map(longer));
     }
     if all.len() > MAX_PRODUCT {
         return Err(too_many());

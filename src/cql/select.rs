@@ -32,6 +32,7 @@ use crate::service::{
     ConsistencyLevel, Partitioner, RowQuery, RowRange, SerialConsistency, Service, Token,
 };
 use std::ops::Bound;
+use std::pin::pin;
 
 /// Rows of a partition that are read at a time.
 const ROWS_AT_A_TIME: usize = 1000;
@@ -170,7 +171,8 @@ impl SelectPlan {
             Keys::Several(keys) => reader.read_keys(&keys, &mut output).await?,
             Keys::Tokens(start, end) => {
                 let ranges = token_range(self.table.partitioner, start, end)?;
-                reader.scan(ranges, &mut output).await?;
+                // In a box, as its memory is much, and reads of single rows need none of it.
+                Box::pin(reader.scan(ranges, &mut output)).await?;
             }
         }
         output.finish()
@@ -486,7 +488,8 @@ impl<'r> Reader<'r> {
                 let asked = slice.asked_names().map_or(slice.limit(), <[_]>::len);
                 let mut found = self.read(key, &slice).await?;
                 let is_last = found.count < asked || asked == 0 || window.is_bounded();
-                let last_name = found.cells.last().map(|it| window.name_of(table, it).to_vec());
+                let last_name = found.cells.last().filter(|_| !is_last);
+                let last_name = last_name.map(|it| window.name_of(table, it).to_vec());
                 let own_statics = take_statics(table, &mut found.cells);
                 if !own_statics.is_empty() {
                     statics = own_statics;
@@ -511,7 +514,7 @@ impl<'r> Reader<'r> {
                         continue;
                     }
                     has_rows = true;
-                    let here = Some((key, Place::of(last)));
+                    let here = Some((key, Some(last)));
                     if !output.add(&partition.row(group), here)? || output.left_in_partition == 0 {
                         return Ok(!output.is_done());
                     }
@@ -526,17 +529,15 @@ impl<'r> Reader<'r> {
         if !has_rows && is_whole && !statics.is_empty() {
             let family = self.family();
             let partition = Partition { table, family, key, statics: &statics, cells: &[] };
-            output.add(&partition.static_row(), Some((key, Place::default())))?;
+            output.add(&partition.static_row(), Some((key, None)))?;
         }
         Ok(!output.is_done())
     }
 
-    fn ordered_windows(&self) -> Vec<Window> {
-        let mut windows = self.windows.to_vec();
-        if self.plan.is_reversed {
-            windows.reverse();
-        }
-        windows
+    fn ordered_windows(&self) -> impl Iterator<Item = &'r Window> + use<'r> {
+        let (windows, last) = (self.windows, self.windows.len().saturating_sub(1));
+        let is_reversed = self.plan.is_reversed;
+        (0..windows.len()).map(move |at| &windows[if is_reversed { last - at } else { at }])
     }
 
     async fn read_statics(&self, key: &RowKey) -> Result<Vec<Cell>, CqlError> {
@@ -553,9 +554,10 @@ impl<'r> Reader<'r> {
         let mut request = self.service.request();
         let query = RowQuery { family: self.family.0, key, slice };
         if let Some(level) = self.serial {
-            return Ok(self.service.read_serial(query, level, &mut request).await?);
+            return Ok(Box::pin(self.service.read_serial(query, level, &mut request)).await?);
         }
-        let read = self.service.read(query, self.level, &mut request);
+        // Pinned here: moving a future copies room for all its states.
+        let read = pin!(self.service.read(query, self.level, &mut request));
         Ok(self.service.in_time(read).await?)
     }
 
@@ -637,11 +639,11 @@ impl<'r> Reader<'r> {
         let partition = Partition { table, family, key, statics, cells };
         let groups = partition.groups();
         if groups.is_empty() && !statics.is_empty() && !self.plan.restrictions.restricts_rows() {
-            output.add(&partition.static_row(), Some((key, Place::default())))?;
+            output.add(&partition.static_row(), Some((key, None)))?;
         }
         for group in groups {
-            let place = Place::of(&cells[group.end - 1]);
-            if !output.add(&partition.row(group), Some((key, place)))? {
+            let last = &cells[group.end - 1];
+            if !output.add(&partition.row(group), Some((key, Some(last))))? {
                 break;
             }
             if output.left_in_partition == 0 {

@@ -14,6 +14,7 @@ use crate::model::range_deletion::MAX_BOUND_LENGTH;
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::Slice;
 use crate::model::table::{ColumnKind, Form, Table};
+use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -56,14 +57,20 @@ impl<'v> Span<'v> {
     }
 }
 
-/// Values of the first clustering columns.
-type Prefix<'v> = Vec<Cow<'v, [u8]>>;
+/// Prefixes, values or names of which there is mostly one.
+pub(super) type MostlyOne<T> = SmallVec<[T; 1]>;
+
+/// Values of the first columns of a key, which seldom has more.
+pub(super) type Prefix<'v> = SmallVec<[Cow<'v, [u8]>; 2]>;
+
+/// Prefixes, each with the span after it.
+type Parts<'v> = SmallVec<[(Prefix<'v>, Span<'v>); 1]>;
 
 /// A set of rows of a partition: those that begin with a prefix and lie in the span after it. All
 /// prefixes have one length, unless a span was [split](split).
 #[derive(Debug)]
 pub(super) struct RowSet<'v> {
-    parts: Vec<(Prefix<'v>, Span<'v>)>,
+    parts: Parts<'v>,
     /// Whether windows hold these rows and no others.
     pub(super) is_exact: bool,
     /// Whether the ends of a span are within one level.
@@ -79,8 +86,8 @@ enum End {
 
 impl<'v> RowSet<'v> {
     /// The rows of these prefixes within a span.
-    pub(super) fn new(table: &Table, prefixes: Vec<Prefix<'v>>, mut span: Span<'v>) -> Self {
-        let reached = prefixes.first().map_or(0, Vec::len);
+    pub(super) fn new(table: &Table, prefixes: MostlyOne<Prefix<'v>>, mut span: Span<'v>) -> Self {
+        let reached = prefixes.first().map_or(0, |prefix| prefix.len());
         let longest = span.start.values.len().max(span.end.values.len());
         let columns = &table.columns[table.clustering()];
         let mut kinds = columns[reached..reached + longest].iter().map(|it| it.kind);
@@ -99,7 +106,7 @@ impl<'v> RowSet<'v> {
                 edge.is_inclusive = true;
             }
         }
-        let mut parts = Vec::with_capacity(prefixes.len());
+        let mut parts = Parts::with_capacity(prefixes.len());
         for prefix in prefixes {
             if fits && !is_uniform {
                 split(table, &prefix, &span, &mut parts);
@@ -112,12 +119,12 @@ impl<'v> RowSet<'v> {
 
     /// The whole partition.
     pub(super) fn all(table: &Table) -> Self {
-        Self::new(table, vec![Vec::new()], Span { start: Edge::OPEN, end: Edge::OPEN })
+        Self::new(table, smallvec![Prefix::new()], Span { start: Edge::OPEN, end: Edge::OPEN })
     }
 
     /// One row.
-    pub(super) fn one(table: &Table, values: Vec<Cow<'v, [u8]>>) -> Self {
-        Self::new(table, vec![values], Span { start: Edge::OPEN, end: Edge::OPEN })
+    pub(super) fn one(table: &Table, values: Prefix<'v>) -> Self {
+        Self::new(table, smallvec![values], Span { start: Edge::OPEN, end: Edge::OPEN })
     }
 
     /// Whether it is empty.
@@ -243,7 +250,7 @@ fn split<'v>(
     table: &Table,
     prefix: &[Cow<'v, [u8]>],
     Span { start, end }: &Span<'v>,
-    parts: &mut Vec<(Prefix<'v>, Span<'v>)>,
+    parts: &mut Parts<'v>,
 ) {
     let below = |edge: &Edge<'v>| Edge { values: edge.values[1..].to_vec(), ..*edge };
     let longer = |value: &Cow<'v, [u8]>| [prefix, std::slice::from_ref(value)].concat();
@@ -265,7 +272,7 @@ fn split<'v>(
         values: edge.values.iter().take(1).cloned().collect(),
         is_inclusive: edge.is_inclusive && edge.values.len() < 2,
     };
-    parts.push((prefix.to_vec(), Span { start: outer(start), end: outer(end) }));
+    parts.push((Prefix::from(prefix), Span { start: outer(start), end: outer(end) }));
     if let [from, _, ..] = &start.values[..] {
         let span = Span { start: below(start), end: Edge::OPEN };
         split(table, &longer(from), &span, parts);

@@ -3,12 +3,13 @@
 use super::worker::Local;
 use super::{Protocol, Whole};
 use crate::base::budget::Charge;
+use crate::base::lock::{Mutex, rank};
 use futures_util::FutureExt;
 use std::mem::{size_of_val, swap, take};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::{CancellationToken, DropGuard, ReusableBoxFuture};
 
 /// A protocol with the session of one connection: all that an answer needs besides its request.
 pub(super) struct Speaker<P: Protocol> {
@@ -70,8 +71,11 @@ impl Beside {
         let Whole { request, only_reads, .. } = whole;
         let bytes = if ready.is_empty() { take(ready) } else { local.pool.take() };
         // In a box, since it may go on elsewhere.
-        let mut answering = Box::pin(Arc::clone(speaker).answer(request, bytes));
-        if let Some(mut bytes) = answering.as_mut().now_or_never() {
+        let answering = Arc::clone(speaker).answer(request, bytes);
+        let size = size_of_val(&answering);
+        let mut answering = local.call.boxed(answering);
+        if let Some(mut bytes) = (&mut answering).now_or_never() {
+            local.call.give(answering);
             if ready.is_empty() {
                 swap(ready, &mut bytes);
             } else {
@@ -89,7 +93,7 @@ impl Beside {
         let mut end = End { sender: sender.clone(), reply };
         let unwanted = unwanted.clone();
         let mut held = Charge::new(Arc::clone(&local.shared.room.memory));
-        held.set(size_of_val(&*answering));
+        held.set(size);
         local.tasks.spawn(async move {
             let _held = held;
             if !only_reads {
@@ -127,6 +131,31 @@ impl Beside {
         if let Some(channel) = &self.channel {
             channel.unwanted.cancel();
         }
+    }
+}
+
+/// A request that is being answered.
+type Call = ReusableBoxFuture<'static, Vec<u8>>;
+
+/// The box of a call that is over, for the next one of the same worker: most are answered at once.
+/// The lock is never contended: only the worker's own tasks take it.
+#[derive(Debug, Default)]
+pub(super) struct SpareCall(Mutex<rank::State, Option<Call>>);
+
+impl SpareCall {
+    fn boxed(&self, answering: impl Future<Output = Vec<u8>> + Send + 'static) -> Call {
+        let spare = self.0.lock().take();
+        match spare {
+            Some(mut call) => {
+                call.set(answering);
+                call
+            }
+            None => Call::new(answering),
+        }
+    }
+
+    fn give(&self, call: Call) {
+        *self.0.lock() = Some(call);
     }
 }
 

@@ -118,6 +118,7 @@ impl Server {
         let local = |tasks: &TaskTracker| Local {
             shared: Arc::clone(&shared),
             pool: Arc::default(),
+            call: Arc::default(),
             tasks: tasks.clone(),
         };
         let locals: Vec<Local> = threads.tasks().map(local).collect();

@@ -1,6 +1,7 @@
 //! Resources of the threads with connections, and the threads for long requests.
 
 use super::Protocol;
+use super::beside::SpareCall;
 use super::buffers::Pool;
 use super::connection::{Connection, Shared};
 use crate::base::machine::{set_thread_niceness, thread_niceness};
@@ -56,6 +57,8 @@ impl Drop for LargeRequests {
 pub(super) struct Local {
     pub(super) shared: Arc<Shared>,
     pub(super) pool: Arc<Pool>,
+    /// For the answers of requests beside others.
+    pub(super) call: Arc<SpareCall>,
     /// Connections, and requests that are answered beside others.
     pub(super) tasks: TaskTracker,
 }
