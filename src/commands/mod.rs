@@ -2,6 +2,7 @@
 
 #[macro_use]
 mod output;
+mod passwd;
 
 mod check_config;
 mod dev_cluster;
@@ -49,6 +50,8 @@ enum Command {
     Sstable(sstable::Arguments),
     /// Tells what a start on the directories of Apache Cassandra would do
     Takeover(takeover::Arguments),
+    /// Sets the password of a user
+    Passwd(passwd::Arguments),
     /// Prints the version
     Version,
 }
@@ -108,6 +111,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Restore(arguments) => restore::run(&arguments),
         Command::Sstable(arguments) => Ok(sstable::run(arguments)),
         Command::Takeover(arguments) => Ok(takeover::run(&arguments)),
+        Command::Passwd(arguments) => passwd::run(&arguments),
         Command::Version => {
             say!("alexandra {}", env!("CARGO_PKG_VERSION"));
             Ok(output::finish_telling(ExitCode::SUCCESS, output::FAILED))

@@ -126,12 +126,11 @@ impl<'a> Loader<'a> {
 
     /// Reads all settings; `None` if one is missing or refused that has no default.
     fn evaluate(&self, doc: &mut Document<'_>, source: &str) -> Option<Settings> {
-        let text = |value: &Value<'_>| Ok(value.text.to_owned());
-        let cluster_name = doc.required("ClusterName", Problem::missing(), text);
-        doc.show("ClusterName", cluster_name.as_deref().unwrap_or_default());
+        let cluster_name = cluster_name(doc);
         let sync = commit_log_sync(doc);
         check_disk_access_mode(doc);
         let authenticator = authenticator(doc);
+        let keyspace_rights = keyspace_rights(doc, authenticator);
         let partitioner = partitioner(doc);
         let gc_grace = Duration::from_secs(doc.integer("GCGraceSeconds").into());
         let initial_token = initial_token(doc, partitioner);
@@ -183,6 +182,7 @@ impl<'a> Loader<'a> {
             auto_bootstrap,
             seeds,
             authenticator,
+            keyspace_rights,
             network,
             thrift,
             cql,
@@ -293,6 +293,13 @@ const OF_04_ALONE: [&str; 2] = ["BootstrapFileDirectory", "MemtableLifetimeInDay
 /// The same, of `ColumnFamily`.
 const PERIOD: &str = "FlushPeriodInMinutes";
 
+fn cluster_name(doc: &mut Document<'_>) -> Option<String> {
+    let text = |value: &Value<'_>| Ok(value.text.to_owned());
+    let name = doc.required("ClusterName", Problem::missing(), text);
+    doc.show("ClusterName", name.as_deref().unwrap_or_default());
+    name
+}
+
 fn authenticator(doc: &mut Document<'_>) -> AuthenticatorName {
     let found = doc.optional("Authenticator", |it| {
         it.class("authenticator", &AuthenticatorName::ALL, AuthenticatorName::class_name)
@@ -300,6 +307,16 @@ fn authenticator(doc: &mut Document<'_>) -> AuthenticatorName {
     let found = found.unwrap_or(AuthenticatorName::AllowAll);
     doc.show("Authenticator", found.class_name());
     found
+}
+
+fn keyspace_rights(doc: &mut Document<'_>, authenticator: AuthenticatorName) -> bool {
+    let rights = doc.boolean("KeyspaceRights");
+    if authenticator == AuthenticatorName::Simple && doc.find("KeyspaceRights").is_none() {
+        let text = "there is no KeyspaceRights: a Thrift login for one keyspace may read and \
+                    change all of them, as in 0.6. Set it to true unless clients depend on that";
+        doc.notes.warn(doc.root.line, text.to_owned());
+    }
+    rights
 }
 
 fn partitioner(doc: &mut Document<'_>) -> Option<Partitioner> {

@@ -62,6 +62,8 @@ pub struct Settings {
     pub seeds: Vec<IpAddr>,
     /// `Authenticator` (everyone may log in).
     pub authenticator: AuthenticatorName,
+    /// `KeyspaceRights` (false): whether a login is good only for what the access file grants.
+    pub keyspace_rights: bool,
     /// Between nodes.
     pub network: NetworkSettings,
     /// Towards clients.

@@ -29,7 +29,7 @@ use super::wire::{Few, Level, Value};
 use crate::base::context::TooLarge;
 use crate::model::schema::ColumnFamilySchema;
 use crate::schema::Definitions;
-use crate::service::{BatchError, ConsistencyLevel, Grants, Service};
+use crate::service::{Access, BatchError, ConsistencyLevel, Grants, Service};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -325,7 +325,7 @@ impl Executor {
     ) -> Result<Option<SchemaChange>, CqlError> {
         let in_use = session.keyspace();
         let told = schema::told(statement, in_use.as_deref());
-        session.check_access(&told.keyspace)?;
+        session.check_access(&told.keyspace, Access::Write)?;
         let (statement, ground) = (Arc::clone(statement), self.ground(in_use.as_deref()));
         let apply = |now: &Definitions| schema::apply(&statement, &ground, now);
         let is_changed = self.service.change_schema(apply).await?;
@@ -338,7 +338,7 @@ impl Executor {
         let parts = (&*self.service, &self.system);
         let table = TableRef::find(name, in_use.as_deref(), parts)?;
         table.check_writable()?;
-        session.check_access(&table.keyspace)?;
+        session.check_access(&table.keyspace, Access::Write)?;
         let Some((id, family)) = table.stored() else { return Ok(()) };
         if ColumnFamilySchema::is_of_cql(&family.name) {
             let (name, ground) = (name.clone(), self.ground(in_use.as_deref()));

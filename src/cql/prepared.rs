@@ -14,7 +14,7 @@ use super::tables::TableRef;
 use super::terms::{Expression, Markers, Receiver, Typing};
 use super::wire::Value;
 use crate::model::types::CqlType;
-use crate::service::Service;
+use crate::service::{Access, Service};
 use md5::{Digest, Md5};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -94,15 +94,15 @@ impl Plan {
 
     /// Fails unless the user may use the keyspaces of its tables.
     pub(super) fn check_access(&self, session: &Session) -> Result<(), CqlError> {
-        let check = |table: &TableRef| match table.stored() {
-            Some(_) => session.check_access(&table.keyspace),
+        let check = |table: &TableRef, access| match table.stored() {
+            Some(_) => session.check_access(&table.keyspace, access),
             None => Ok(()),
         };
         match self {
-            Self::Select(select) => check(&select.table),
-            Self::Modify(plan) => check(&plan.table),
+            Self::Select(select) => check(&select.table, Access::Read),
+            Self::Modify(plan) => check(&plan.table, Access::Write),
             Self::Batch { statements, .. } => {
-                statements.iter().try_for_each(|plan| check(&plan.table))
+                statements.iter().try_for_each(|plan| check(&plan.table, Access::Write))
             }
             Self::Use(_) | Self::Truncate(_) | Self::Schema(_) => Ok(()),
         }

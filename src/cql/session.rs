@@ -4,7 +4,7 @@ use super::error::CqlError;
 use super::events::Registration;
 use super::frame::opcode;
 use crate::base::lock::{Mutex, rank};
-use crate::service::{self, Grants};
+use crate::service::{self, Access, Grants};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -65,14 +65,10 @@ impl Session {
         self.grants.get().map(|grants| grants.user.as_str())
     }
 
-    /// Fails unless the user may use the keyspace, as the access file said at the login.
-    pub fn check_access(&self, keyspace: &str) -> Result<(), CqlError> {
-        let Some(Grants { user, keyspaces }) = self.grants.get() else { return Ok(()) };
-        if keyspaces.contains(keyspace) {
-            return Ok(());
-        }
-        let why = format!("User {user} could not be authorized to use keyspace {keyspace}");
-        Err(CqlError::unauthorized(why))
+    /// Fails unless the user may use the keyspace so, as the access file said at the login.
+    pub fn check_access(&self, keyspace: &str, access: Access) -> Result<(), CqlError> {
+        let Some(grants) = self.grants.get() else { return Ok(()) };
+        grants.check(keyspace, access).map_err(CqlError::unauthorized)
     }
 
     /// Whether bodies may be compressed.

@@ -8,7 +8,7 @@ use super::{
 use crate::base::budget::Budget;
 use crate::kit::clock::ManualClock;
 use crate::server::{Decoded, Limits, Protocol, Room, Server, ServerOptions, listen};
-use crate::service::Grants;
+use crate::service::{Access, Grants};
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl Execute for Scripted {
                 rows.finish(None);
             }
             keyspace => {
-                session.check_access(keyspace)?;
+                session.check_access(keyspace, Access::Write)?;
                 session.use_keyspace(keyspace);
                 reply.keyspace(keyspace);
             }
@@ -82,7 +82,7 @@ impl Execute for Scripted {
         if (user.as_str(), password.as_str()) == ("ann", "secret") {
             return Ok(Some(Grants {
                 user,
-                keyspaces: ["hers".to_owned()].into(),
+                keyspaces: [("hers".to_owned(), Access::Write)].into(),
             }));
         }
         Err(CqlError::new(super::ErrorKind::BadCredentials, "wrong"))

@@ -451,13 +451,14 @@ fn service(
     for fault in login_faults(&settings, &options.properties) {
         log::error!("Authenticator: every login will be refused: {fault}");
     }
+    let authenticator = authenticator(&settings, &options.properties);
     Arc::new(Service::new(ServiceOptions {
         cluster_name: settings.cluster_name,
         schema: Arc::clone(storage.schema()),
         register,
         keyspaces: settings.keyspaces,
         config_text: settings.text,
-        authenticator: authenticator(settings.authenticator, &options.properties),
+        authenticator,
         clock,
         coordinator: Arc::clone(member.coordinator()),
     }))
@@ -632,19 +633,20 @@ pub(crate) fn property_faults(settings: &Settings, properties: &Properties) -> V
 /// Reasons for which a server with these settings refuses every login. Its files are read at each
 /// login, so that they may be corrected while it runs.
 pub(crate) fn login_faults(settings: &Settings, properties: &Properties) -> Vec<String> {
-    match authenticator(settings.authenticator, properties) {
+    match authenticator(settings, properties) {
         Authenticator::AllowAll => Vec::new(),
         Authenticator::Simple(simple) => simple.faults(),
     }
 }
 
-fn authenticator(name: AuthenticatorName, properties: &Properties) -> Authenticator {
-    match name {
+fn authenticator(settings: &Settings, properties: &Properties) -> Authenticator {
+    match settings.authenticator {
         AuthenticatorName::AllowAll => Authenticator::AllowAll,
         AuthenticatorName::Simple => Authenticator::Simple(SimpleAuthenticator {
             password_file: properties.password_file(),
             access_file: properties.access_file(),
             password_mode: properties.password_mode(),
+            checks_calls: settings.keyspace_rights,
         }),
     }
 }

@@ -7,8 +7,11 @@ use crate::config::ConfigError;
 use crate::config::java_properties::{self, MAX_FILE_BYTES};
 use crate::config::properties::PasswordMode;
 use crate::model::comparator::hex;
+use argon2::Argon2;
+use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use md5::{Digest, Md5};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::IpAddr;
@@ -16,12 +19,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, Semaphore};
 
 /// The system property that names the password file.
 const PASSWORDS: &str = "passwd.properties";
 /// The system property that names the access file.
 const ACCESS: &str = "access.properties";
+
+/// End of the name of a keyspace in the access file, for users that may only read it.
+const READ_ONLY: &str = ".<ro>";
+/// The same for users that may change it, too. It may be left out.
+const READ_WRITE: &str = ".<rw>";
 
 /// The most characters of a client's text in a log line.
 const LONGEST_SHOWN: usize = 200;
@@ -41,8 +49,12 @@ pub enum Authenticator {
 pub struct SimpleAuthenticator {
     /// `user=password`; none was configured if absent.
     pub password_file: Option<PathBuf>,
-    /// `keyspace=user,user`; none was configured if absent.
+    /// `keyspace=user,user`, and `keyspace.<ro>=user,user` for those that may only read; none was
+    /// configured if absent.
     pub access_file: Option<PathBuf>,
+    /// `KeyspaceRights`: whether each call is checked. If not, a login is good for all keyspaces,
+    /// as in 0.6.
+    pub checks_calls: bool,
     /// Form of the passwords in their file. An unknown mode refuses every login, as in 0.6.
     pub password_mode: Result<PasswordMode, ConfigError>,
 }
@@ -54,13 +66,50 @@ impl Authenticator {
     }
 }
 
-/// What a user may do.
+/// Use of a keyspace. The right to a later one includes those before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// Reading its rows.
+    Read,
+    /// Changing rows or definitions.
+    Write,
+}
+
+/// Rights of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grants {
     /// The user.
     pub user: String,
     /// The keyspaces that list the user.
-    pub keyspaces: BTreeSet<String>,
+    pub keyspaces: BTreeMap<String, Access>,
+}
+
+impl Grants {
+    /// The rights that entries of the access file give to a user.
+    fn new(user: String, entries: &BTreeMap<String, String>) -> Self {
+        let mut keyspaces = BTreeMap::new();
+        for (name, users) in entries {
+            let (keyspace, access) = match name.strip_suffix(READ_ONLY) {
+                Some(keyspace) => (keyspace, Access::Read),
+                None => (name.strip_suffix(READ_WRITE).unwrap_or(name), Access::Write),
+            };
+            if users.split(',').any(|it| it == user) {
+                let most = keyspaces.entry(keyspace.to_owned()).or_insert(access);
+                *most = access.max(*most);
+            }
+        }
+        Self { user, keyspaces }
+    }
+
+    /// Fails with the reason unless the user has this right.
+    pub fn check(&self, keyspace: &str, access: Access) -> Result<(), String> {
+        let user = &self.user;
+        match self.keyspaces.get(keyspace) {
+            Some(granted) if *granted >= access => Ok(()),
+            Some(_) => Err(format!("User {user} may only read keyspace {keyspace}")),
+            None => Err(format!("User {user} could not be authorized to use keyspace {keyspace}")),
+        }
+    }
 }
 
 impl Service {
@@ -69,8 +118,9 @@ impl Service {
         self.options.authenticator.requires_login()
     }
 
-    /// Marks the connection as logged in. Nothing ever takes the mark away, and it is good for all
-    /// keyspaces, as in 0.6. A login that fails is logged, and the next one of its address waits.
+    /// Marks the connection as logged in. Nothing ever takes the mark away, as in 0.6. The rights
+    /// are those of the last user. A login that fails is logged, and the next one of its address
+    /// waits.
     pub async fn login(
         &self,
         session: &Session,
@@ -79,7 +129,8 @@ impl Service {
     ) -> Result<(), ServiceError> {
         let asked = keyspace.to_owned();
         let what = format_args!(" for keyspace {}", shown(keyspace)).to_string();
-        self.in_turn(session, &what, move |simple| simple.check(&asked, &credentials)).await?;
+        let check = move |simple: &SimpleAuthenticator| simple.check(&asked, &credentials);
+        *session.grants.lock() = self.in_turn(session, &what, check).await?;
         session.logged_in.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -111,6 +162,8 @@ impl Service {
             return Err(ServiceError::Unauthenticated(why.to_owned()));
         };
         let simple = simple.clone();
+        // The semaphore is never closed.
+        let _check = self.login_turns.checks.acquire().await;
         // The files are read on a thread that may block.
         let checked = tokio::task::spawn_blocking(move || check(&simple)).await;
         let checked = checked.unwrap_or_else(|error| {
@@ -145,12 +198,12 @@ impl SimpleAuthenticator {
         [mode, passwords, access].into_iter().flatten().collect()
     }
 
-    /// Judges a login. Reads both files, and so blocks.
+    /// Judges a login, and returns the rights of its user. Reads both files, and so blocks.
     pub fn check(
         &self,
         keyspace: &str,
         credentials: &BTreeMap<String, String>,
-    ) -> Result<(), ServiceError> {
+    ) -> Result<Grants, ServiceError> {
         let refused = ServiceError::Unauthenticated;
         // Before anything about the credentials, as in 0.6.
         self.password_mode.as_ref().map_err(|error| refused(error.to_string()))?;
@@ -159,16 +212,14 @@ impl SimpleAuthenticator {
             credentials.get(key).ok_or_else(|| refused(missing()))
         };
         let (user, password) = (credential("username")?, credential("password")?);
-        let Grants { user, keyspaces } = self.grants(user.clone(), password)?;
-        if keyspaces.contains(keyspace) {
-            return Ok(());
-        }
-        Err(ServiceError::Unauthorized(format!(
-            "User {user} could not be authorized to use keyspace {keyspace}"
-        )))
+        let grants = self.grants(user.clone(), password)?;
+        // Where calls are not checked, nobody can be kept from writing later.
+        let least = if self.checks_calls { Access::Read } else { Access::Write };
+        grants.check(keyspace, least).map_err(ServiceError::Unauthorized)?;
+        Ok(grants)
     }
 
-    /// Judges a password, and tells which keyspaces are granted. Reads both files, and so blocks.
+    /// Judges a password, and tells the rights of the user. Reads both files, and so blocks.
     fn grants(&self, user: String, password: &str) -> Result<Grants, ServiceError> {
         let refused = ServiceError::Unauthenticated;
         let mode = self.password_mode.as_ref().map_err(|error| refused(error.to_string()))?;
@@ -180,9 +231,7 @@ impl SimpleAuthenticator {
         }
         let access = read_properties(self.access_file.as_deref(), ACCESS);
         let access = access.map_err(ServiceError::Internal)?;
-        let granted = access.into_iter().filter(|(_, users)| users.split(',').any(|it| it == user));
-        let keyspaces = granted.map(|(keyspace, _)| keyspace).collect();
-        Ok(Grants { user, keyspaces })
+        Ok(Grants::new(user, &access))
     }
 
     fn has_password(
@@ -194,10 +243,26 @@ impl SimpleAuthenticator {
         let passwords = read_properties(self.password_file.as_deref(), PASSWORDS);
         let passwords = passwords.map_err(ServiceError::Internal)?;
         Ok(passwords.get(user).is_some_and(|stored| match mode {
+            _ if stored.starts_with(HASH_PREFIX) => is_of_hash(stored, shown),
             PasswordMode::Plain => stored == shown,
             PasswordMode::Md5 => stored.eq_ignore_ascii_case(&hex(&Md5::digest(shown.as_bytes()))),
         }))
     }
+}
+
+/// Beginning of a hash of Argon2, which is known as one in each mode.
+const HASH_PREFIX: &str = "$argon2";
+
+/// A hash of a password for its file, by Argon2id with a random salt. Fails if the system has no
+/// random numbers.
+pub fn hash_password(password: &str) -> Result<String, argon2::password_hash::Error> {
+    Argon2::default().hash_password(password.as_bytes()).map(|hash| hash.to_string())
+}
+
+/// Whether a hash is of this password. One that cannot be read is of none.
+fn is_of_hash(hash: &str, password: &str) -> bool {
+    PasswordHash::new(hash)
+        .is_ok_and(|hash| Argon2::default().verify_password(password.as_bytes(), &hash).is_ok())
 }
 
 /// The entries of a file, or why they cannot be read.
@@ -229,15 +294,26 @@ const MOST_WAIT: Duration = Duration::from_secs(4);
 /// Most logins that wait for a turn after a failed one: further ones would wait too long.
 const MOST_WAITING: usize = (MOST_WAIT.as_millis() / PAUSE.as_millis()) as usize;
 
+/// Logins that are checked at a time, of all addresses.
+const MOST_CHECKS: usize = 2;
+
 /// Idle addresses are dropped when there are as many.
 const MOST_IDLE: usize = 1024;
 
 /// Gives each address its turn to log in. However many connections guess passwords, an address
 /// has one guess in each pause; other addresses do not wait for it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct LoginTurns {
     /// By address. Lock: held for a lookup only.
     hosts: Mutex<rank::State, HashMap<IpAddr, Arc<Host>>>,
+    /// Bounds the memory and processors that hashes of passwords take.
+    checks: Semaphore,
+}
+
+impl Default for LoginTurns {
+    fn default() -> Self {
+        Self { hosts: Mutex::default(), checks: Semaphore::new(MOST_CHECKS) }
+    }
 }
 
 /// One address. All of its logins hold it.

@@ -1,7 +1,7 @@
 //! Operations of every front end: their checks, the login, and answers that are written while they
 //! are read. A front end decodes a request, calls these, and encodes the result.
 //!
-//! Before an operation on data it calls [`Service::check_login`], and before a write
+//! Before an operation on data it calls [`Service::check_access`], and before a write
 //! [`check_modifiable`]. A read runs within [`Service::in_time`], and its [`Service::request`] is
 //! held until the answer is written.
 //!
@@ -26,7 +26,7 @@ pub use checks::{
 };
 pub use describe::NodeView;
 pub use error::ServiceError;
-pub use login::{Authenticator, Grants, SimpleAuthenticator};
+pub use login::{Access, Authenticator, Grants, SimpleAuthenticator, hash_password};
 pub use rows::{RowRanges, RowsByKey, RowsByRange, SMALL_ANSWER_BYTES, cost};
 
 pub use crate::coordinator::{
@@ -36,6 +36,7 @@ pub use crate::ring::{Partitioner, RowRange, Token};
 
 use crate::base::clock::Clock;
 use crate::base::context::RequestContext;
+use crate::base::lock::{Mutex, rank};
 use crate::config::settings::KeyspaceSettings;
 use crate::coordinator::{Coordinator, CoordinatorError, RegisterError};
 use crate::model::key::RowKey;
@@ -83,11 +84,13 @@ pub struct Service {
 pub struct Session {
     client: IpAddr,
     logged_in: AtomicBool,
+    /// Rights of the user of the last login for a keyspace.
+    grants: Mutex<rank::State, Option<Grants>>,
 }
 
 impl From<SocketAddr> for Session {
     fn from(client: SocketAddr) -> Self {
-        Self { client: client.ip(), logged_in: AtomicBool::new(false) }
+        Self { client: client.ip(), logged_in: AtomicBool::new(false), grants: Mutex::default() }
     }
 }
 
@@ -104,6 +107,22 @@ impl Service {
             return Ok(());
         }
         Err(ServiceError::invalid("Login is required before any other API calls"))
+    }
+
+    /// Fails unless the connection may use the data of a keyspace so.
+    pub fn check_access(
+        &self,
+        session: &Session,
+        keyspace: &str,
+        access: Access,
+    ) -> Result<(), ServiceError> {
+        self.check_login(session)?;
+        match (&self.options.authenticator, &*session.grants.lock()) {
+            (Authenticator::Simple(simple), Some(grants)) if simple.checks_calls => {
+                grants.check(keyspace, access).map_err(ServiceError::invalid)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The context of a request. It holds the memory of the answer, so it has to be kept until that

@@ -4,7 +4,8 @@ use crate::server::calls::{self, KEYSPACE, Path, STANDARD};
 use crate::server::client::{CallError, Client, Transport, Value};
 use crate::server::{Server, configure, program, serve};
 use std::fs;
-use std::process::Command;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
 
 /// Fields of the exceptions: of `login`, and of the data calls.
 const AUTHENTICATION: i16 = 1;
@@ -186,4 +187,70 @@ fn without_an_authenticator_every_login_succeeds_and_none_is_needed() {
     let mut client = Client::connect(server.thrift_address());
     client.insert("key", Path::column(STANDARD, b"column"), b"value", 1).unwrap();
     client.login("NoSuchKeyspace", &[]).unwrap();
+}
+
+#[test]
+fn with_keyspace_rights_each_call_needs_a_right_to_its_keyspace() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = calls::plain_families()
+        .with("Authenticator", "org.apache.cassandra.auth.SimpleAuthenticator")
+        .with("KeyspaceRights", "true");
+    let path = |name: &str| directory.path().join(name);
+    let address = configure(directory.path(), &options);
+    fs::write(path("passwd"), "writer=1\nreader=2\nsystem=3\n").unwrap();
+    let access = format!("{KEYSPACE}.<rw>=writer\n{KEYSPACE}.<ro>=reader,writer\nsystem=system\n");
+    fs::write(path("access"), access).unwrap();
+    let mut command = serve(directory.path());
+    for name in ["passwd", "access"] {
+        command.arg(format!("-D{name}.properties={}", path(name).display()));
+    }
+    let server = Server::launch(directory.path(), address, command);
+    assert!(!server.log().contains("there is no KeyspaceRights"));
+
+    let mut client = Client::connect(server.thrift_address());
+    let column = Path::column(STANDARD, b"column");
+    client.login(KEYSPACE, &credentials("writer", "1")).unwrap();
+    client.insert("key", column, b"value", 1).unwrap();
+    // The rights are those of the last login.
+    client.login(KEYSPACE, &credentials("reader", "2")).unwrap();
+    assert_eq!(client.get_slice("key", STANDARD, calls::first(1, false)).unwrap().len(), 1);
+    let refused = format!("User reader may only read keyspace {KEYSPACE}");
+    assert_declared(client.insert("key", column, b"value", 2), INVALID_REQUEST, &refused);
+    assert_declared(client.remove("key", column, 2), INVALID_REQUEST, &refused);
+    client.login("system", &credentials("system", "3")).unwrap();
+    let refused = format!("User system could not be authorized to use keyspace {KEYSPACE}");
+    let slice = client.get_slice("key", STANDARD, calls::first(1, false));
+    assert_declared(slice.map(|_| ()), INVALID_REQUEST, &refused);
+    assert_declared(client.insert("key", column, b"value", 2), INVALID_REQUEST, &refused);
+}
+
+#[test]
+fn without_keyspace_rights_a_user_that_may_only_read_cannot_log_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path(), None, PLAIN);
+    assert!(server.log().contains("there is no KeyspaceRights"), "{}", server.log());
+    fs::write(directory.path().join("access"), format!("{KEYSPACE}.<ro>=jsmith\n")).unwrap();
+    let mut client = Client::connect(server.thrift_address());
+    let refused = client.login(KEYSPACE, &credentials("jsmith", "havebadpass"));
+    let text = format!("User jsmith may only read keyspace {KEYSPACE}");
+    assert_declared(refused, AUTHORIZATION, &text);
+}
+
+#[test]
+fn a_password_that_the_command_has_set_is_kept_as_a_hash() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path(), None, PLAIN);
+    let file = directory.path().join("passwd");
+    let mut command = Command::new(program());
+    command.args(["passwd", "--file"]).arg(&file).arg("Elvis Presley");
+    let mut running = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    running.stdin.take().unwrap().write_all(b"all shook up\n").unwrap();
+    let output = running.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let passwords = fs::read_to_string(&file).unwrap();
+    assert!(passwords.starts_with("jsmith=havebadpass\nElvis\\ Presley=$argon2id$"), "{passwords}");
+    let mut client = Client::connect(server.thrift_address());
+    client.login(KEYSPACE, &credentials("Elvis Presley", "graceland4ever")).unwrap_err();
+    client.login(KEYSPACE, &credentials("Elvis Presley", "all shook up")).unwrap();
+    client.login(KEYSPACE, &credentials("jsmith", "havebadpass")).unwrap();
 }

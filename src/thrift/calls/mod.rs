@@ -30,7 +30,7 @@ use super::idl::{
 use super::{Encode, List, Map, Set, Text};
 use crate::base::context::RequestContext;
 use crate::config::settings::Release;
-use crate::service::{Service, ServiceError, Session};
+use crate::service::{Access, Service, ServiceError, Session};
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -60,8 +60,9 @@ impl<R: WireType, E: Encode<R>> Encode<R> for Held<E> {
     }
 }
 
-/// The methods with the functions that answer them. Reads, and others for users, need a login where
-/// logins are needed; a read ends when the time for a request is over. Open ones cannot fail.
+/// The methods with the functions that answer them. Reads, writes, and others for users need a
+/// login where logins are needed, and reads and writes the right to do so in their keyspace; a read
+/// ends when the time for a request is over. Open ones cannot fail.
 macro_rules! methods {
     ($($kind:ident $method:ident($args:ident) -> $result:ty = $function:expr;)*) => { $(
         async fn $method(
@@ -76,7 +77,7 @@ macro_rules! methods {
 
 macro_rules! answer {
     (read $calls:ident $session:ident $args:ident $function:expr) => {{
-        $calls.service.check_login($session)?;
+        $calls.service.check_access($session, &$args.keyspace, Access::Read)?;
         let mut context = $calls.service.request();
         let answer = {
             // Pinned here: moving a future copies room for all its states.
@@ -84,6 +85,10 @@ macro_rules! answer {
             $calls.service.in_time(read).await?
         };
         Ok(Held { answer, _context: context })
+    }};
+    (write $calls:ident $session:ident $args:ident $function:expr) => {{
+        $calls.service.check_access($session, &$args.keyspace, Access::Write)?;
+        ($function)($calls, $args).await
     }};
     (user $calls:ident $session:ident $args:ident $function:expr) => {{
         $calls.service.check_login($session)?;
@@ -127,10 +132,10 @@ impl Cassandra for Calls {
         read get_range_slices(GetRangeSlicesArgs)
             -> List<KeySlice<'static>> = reads::get_range_slices;
 
-        user insert(InsertArgs) -> () = writes::insert;
-        user batch_insert(BatchInsertArgs) -> () = writes::batch_insert;
-        user remove(RemoveArgs) -> () = writes::remove;
-        user batch_mutate(BatchMutateArgs) -> () = writes::batch_mutate;
+        write insert(InsertArgs) -> () = writes::insert;
+        write batch_insert(BatchInsertArgs) -> () = writes::batch_insert;
+        write remove(RemoveArgs) -> () = writes::remove;
+        write batch_mutate(BatchMutateArgs) -> () = writes::batch_mutate;
         // The tokens of an order-preserving partitioner are row keys.
         user describe_splits(DescribeSplitsArgs)
             -> List<Text<'static>> = describe::describe_splits;
