@@ -2,6 +2,7 @@
 
 #[macro_use]
 mod output;
+mod packaging;
 mod passwd;
 
 mod check_config;
@@ -17,7 +18,7 @@ mod start_script;
 mod takeover;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
@@ -52,6 +53,10 @@ enum Command {
     Takeover(takeover::Arguments),
     /// Sets the password of a user
     Passwd(passwd::Arguments),
+    /// Prints the script that completes commands and options in a shell
+    Completions(packaging::CompletionArguments),
+    /// Writes a manual page for each command
+    Man(packaging::ManArguments),
     /// Prints the version
     Version,
 }
@@ -112,6 +117,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Sstable(arguments) => Ok(sstable::run(arguments)),
         Command::Takeover(arguments) => Ok(takeover::run(&arguments)),
         Command::Passwd(arguments) => passwd::run(&arguments),
+        Command::Completions(arguments) => {
+            Ok(packaging::complete(&arguments, Arguments::command()))
+        }
+        Command::Man(arguments) => packaging::write_manual(&arguments, Arguments::command()),
         Command::Version => {
             say!("alexandra {}", env!("CARGO_PKG_VERSION"));
             Ok(output::finish_telling(ExitCode::SUCCESS, output::FAILED))

@@ -8,6 +8,7 @@ use crate::base::machine::{self, ConnectionKind};
 use crate::config::{ConfigErrors, Loaded, Loader, Note, NoteLevel, Properties, Settings};
 use crate::model::comparator::ComparatorRegistry;
 use crate::node::{Node, NodeError, NodeOptions};
+use sd_notify::NotifyState;
 use std::fmt::Display;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -167,6 +168,7 @@ fn serve(
         match joined {
             Some(Ok(())) => {
                 announce(&node);
+                tell_manager(NotifyState::Ready);
                 when_ready();
             }
             // It is taken down in order all the same.
@@ -176,6 +178,13 @@ fn serve(
         signals.abort();
         joined.unwrap_or(Ok(())).and(served).map_err(failed)
     })
+}
+
+/// Tells systemd, if it waits for that (`Type=notify`).
+fn tell_manager(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        log::warn!("cannot notify the service manager: {error}");
+    }
 }
 
 /// One line that says where clients are served; scripts wait for it.
@@ -207,6 +216,7 @@ fn stop_on_signals(
             () = hung_up(hangup) => "SIGHUP",
         };
         log::info!("{name}: stopping");
+        tell_manager(NotifyState::Stopping);
         stop.cancel();
     }))
 }
