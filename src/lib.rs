@@ -19,6 +19,7 @@
 //!
 //! - [`commands`]: subcommands of the program
 //! - [`assembly`]: a node with its front ends
+//! - [`client`]: the other side of Thrift, for commands
 //! - [`node`]: builds a node from its parts, and takes it down in order
 //! - [`admin`]: JSON and metrics for operators, over HTTP
 //! - [`server`]: client connections: listeners, workers, limits, drain; knows no protocol
@@ -52,6 +53,7 @@ mod kit;
 pub mod admin;
 pub mod assembly;
 pub mod base;
+pub mod client;
 pub mod commands;
 pub mod config;
 pub mod coordinator;

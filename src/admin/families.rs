@@ -5,11 +5,14 @@
 
 use super::context::AdminContext;
 use super::report::{
-    Cache, Caches, FamilyReport, KeyspaceReport, Latency, LatencyHistogram, LatencyReport,
-    Thresholds,
+    Cache, Caches, ColumnType, FamilyReport, FamilyTypes, KeyspaceReport, Latency,
+    LatencyHistogram, LatencyReport, Thresholds,
 };
 use crate::base::lock::{Mutex, rank};
+use crate::model::comparator::{Comparator, hex};
 use crate::model::schema::FamilyId;
+use crate::model::table::Form;
+use crate::model::types::{CqlType, Native};
 use crate::storage::caches::{CacheStats, FamilyCacheStats};
 use crate::storage::compaction;
 use crate::storage::family::{
@@ -163,6 +166,38 @@ impl AdminContext {
             key_cache: cache(now.keys, earlier.keys),
             row_cache: cache(now.rows, earlier.rows),
         }
+    }
+
+    /// Types of these column families.
+    pub(super) fn types(&self, families: &[FamilyId]) -> Vec<FamilyTypes> {
+        let of = |id: &FamilyId| {
+            let family = self.storage.schema().family(*id);
+            let table = &family.table;
+            let key_type = match &table.columns[..table.key_length()] {
+                [key] => key.of_type.class_name(),
+                _ => CqlType::Native(Native::Blob).class_name(),
+            };
+            let is_sparse = matches!(table.form, Form::Sparse { .. });
+            let named = table.columns[table.statics().start..].iter();
+            // The cells of a collection, as of those that are not declared, have names of their own.
+            let columns = named.filter(|it| is_sparse && !it.of_type.is_multicell());
+            let undeclared = table.value_type(&[]).cloned().unwrap_or(Native::Blob.into());
+            FamilyTypes {
+                family: (&**family).into(),
+                comparator: family.comparator().class_name(),
+                subcomparator: family.subcolumn_comparator().map(Comparator::class_name),
+                key_type,
+                value_type: undeclared.class_name(),
+                columns: columns
+                    .map(|column| ColumnType {
+                        name: column.name.clone(),
+                        cell: hex(&column.cell_name),
+                        value_type: column.of_type.class_name(),
+                    })
+                    .collect(),
+            }
+        };
+        families.iter().map(of).collect()
     }
 
     /// Compaction thresholds of these column families.

@@ -32,6 +32,35 @@ impl fmt::Display for Family {
     }
 }
 
+/// Types of a column family, by their class names.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FamilyTypes {
+    /// Its names.
+    #[serde(flatten)]
+    pub family: Family,
+    /// Names of columns or super columns.
+    pub comparator: String,
+    /// Names of the columns of super columns; `None` in a standard column family.
+    pub subcomparator: Option<String>,
+    /// Row keys. Those of several parts are bytes.
+    pub key_type: String,
+    /// Values of columns that are not declared.
+    pub value_type: String,
+    /// Columns with types of their own.
+    pub columns: Vec<ColumnType>,
+}
+
+/// Type of the values of a column.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ColumnType {
+    /// Its name for people.
+    pub name: String,
+    /// Its name in cells, in hexadecimal digits.
+    pub cell: String,
+    /// Class name of the type.
+    pub value_type: String,
+}
+
 /// A node and its memory.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Info {

@@ -108,6 +108,7 @@ pub(super) fn resources() -> Vec<Resource> {
         look("/api/v1/info", AdminContext::info),
         row(GET, "/api/v1/health", health),
         look_at_families("/api/v1/cfstats", AdminContext::keyspaces),
+        look_at_families("/api/v1/schema", AdminContext::types),
         look_at_families("/api/v1/cfhistograms", AdminContext::latencies),
         look("/api/v1/pools", AdminContext::pools),
         look("/api/v1/compactions", AdminContext::compactions),

@@ -6,6 +6,7 @@ mod packaging;
 mod passwd;
 
 mod check_config;
+mod cli;
 mod dev_cluster;
 mod nodetool;
 mod offline;
@@ -39,6 +40,8 @@ enum Command {
     Serve(serve::Arguments),
     /// Runs several nodes on this machine, for development
     DevCluster(dev_cluster::Arguments),
+    /// Reads and writes rows of a running server, by statements
+    Cli(Box<cli::Arguments>),
     /// Asks a running node, or has it do something
     Nodetool(nodetool::Arguments),
     /// Reads a storage-conf.xml and prints what a node would run with
@@ -86,11 +89,15 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             script = Some(arguments.clone());
             arguments.insert(1, "serve".into());
         }
+        Some("cassandra-cli") => arguments = cli::of_old(arguments),
         Some("nodetool" | "nodeprobe") => arguments = nodetool::of_old(arguments),
         _ => {}
     }
-    let is_sstable = arguments.get(1).is_some_and(|argument| argument == "sstable");
-    let usage = if is_sstable { sstable::FAILED } else { output::FAILED };
+    let usage = match arguments.get(1).and_then(|argument| argument.to_str()) {
+        Some("sstable") => sstable::FAILED,
+        Some("cli") => cli::NOT_CONNECTED,
+        _ => output::FAILED,
+    };
     let parsed = match Arguments::try_parse_from(arguments) {
         Ok(parsed) => parsed,
         Err(error) => {
@@ -110,6 +117,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             None => Ok(serve::run_here(&arguments)),
         },
         Command::DevCluster(arguments) => dev_cluster::run(&arguments),
+        Command::Cli(arguments) => cli::run(*arguments),
         Command::Nodetool(arguments) => nodetool::run(&arguments),
         Command::CheckConfig(arguments) => Ok(check_config::run(&arguments)),
         Command::Snapshot(arguments) => snapshot::run(&arguments),

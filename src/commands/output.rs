@@ -36,6 +36,11 @@ pub(super) fn text(text: &str) {
     note(io::stdout().write_all(text.as_bytes()));
 }
 
+/// Whether nothing of the output is missing yet.
+pub(super) fn is_complete() -> bool {
+    FAILURE.get().is_none()
+}
+
 fn note(written: io::Result<()>) {
     if let Err(error) = written {
         let _ = FAILURE.set(error);

@@ -7,6 +7,7 @@
 pub mod composite;
 mod typed;
 
+use super::types::{CqlType, Native};
 use composite::{Composite, Reversed};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -48,6 +49,14 @@ pub trait CustomComparator: Send + Sync + fmt::Debug {
     fn validate(&self, name: &[u8]) -> Result<(), String>;
     /// The name for people.
     fn render(&self, name: &[u8]) -> String;
+    /// The name that people write so; the error says why there is none.
+    fn parse(&self, text: &str) -> Result<Vec<u8>, String> {
+        Ok(text.into())
+    }
+    /// The types of the components of a name; empty if it has none.
+    fn components(&self) -> &[Comparator] {
+        &[]
+    }
 }
 
 /// A name that its comparator does not accept. Displays as the text of the original.
@@ -170,6 +179,26 @@ impl Comparator {
             },
             Self::Custom(custom) => custom.render(name),
         }
+    }
+
+    /// The types of the components of a name; empty if it has none.
+    pub fn components(&self) -> &[Self] {
+        match self {
+            Self::Custom(custom) => custom.components(),
+            _ => &[],
+        }
+    }
+
+    /// The name that people write so: a number, a UUID, or the text itself, of bytes as well.
+    pub fn parse(&self, text: &str) -> Result<Vec<u8>, String> {
+        let native = match self {
+            Self::Bytes | Self::Ascii | Self::Utf8 => return Ok(text.into()),
+            Self::Long => Native::Bigint,
+            Self::LexicalUuid => Native::Uuid,
+            Self::TimeUuid => Native::Timeuuid,
+            Self::Custom(custom) => return custom.parse(text),
+        };
+        CqlType::Native(native).from_string(text).map_err(|invalid| invalid.to_string())
     }
 }
 

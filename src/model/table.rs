@@ -111,14 +111,7 @@ impl DeclaredColumn {
         if is_composite(comparator) {
             return Err("names of several components are not declared one by one".to_owned());
         }
-        let cell_name = match components(comparator).pop() {
-            // Orders of an embedding program have no form for people that can be read.
-            Some((CqlType::Custom(class), _)) if !class.starts_with(CLASS_PREFIX) => name.into(),
-            Some((names, _)) if names != CqlType::Native(Native::Blob) => {
-                names.from_string(name).map_err(|invalid| invalid.to_string())?
-            }
-            _ => name.into(),
-        };
+        let cell_name = comparator.parse(name)?;
         comparator.validate(&cell_name).map_err(|invalid| invalid.to_string())?;
         Ok(Self { name: name.to_owned(), cell_name: cell_name.into(), of_type })
     }

@@ -130,6 +130,12 @@ pub trait Decode<'a>: WireType + Sized {
     fn dump(&self, dump: &mut Dump);
 }
 
+/// A type whose values borrow from the message that they are read from, whichever that is.
+pub trait Lent: WireType {
+    /// The type with the lifetime of a message.
+    type In<'m>: Decode<'m>;
+}
+
 /// Reads values from the bytes of one message (or of its beginning).
 #[derive(Debug)]
 pub struct Reader<'a> {
@@ -292,6 +298,10 @@ macro_rules! decode_number {
                 dump.text(&self.to_string());
             }
         }
+
+        impl Lent for $type {
+            type In<'m> = Self;
+        }
     };
 }
 
@@ -304,6 +314,18 @@ decode_number!(i64, wire_type::I64, Kind::I64, "0", Reader::i64);
 impl WireType for () {
     const TYPE: u8 = wire_type::STOP;
     const KIND: Kind = Kind::Void;
+}
+
+impl<'a> Decode<'a> for () {
+    fn decode(_reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(())
+    }
+
+    fn dump(&self, _dump: &mut Dump) {}
+}
+
+impl Lent for () {
+    type In<'m> = Self;
 }
 
 impl WireType for &[u8] {
@@ -319,6 +341,10 @@ impl<'a> Decode<'a> for &'a [u8] {
     fn dump(&self, dump: &mut Dump) {
         dump.binary(self);
     }
+}
+
+impl Lent for &[u8] {
+    type In<'m> = &'m [u8];
 }
 
 impl WireType for Cow<'_, str> {
@@ -338,6 +364,10 @@ impl<'a> Decode<'a> for Cow<'a, str> {
     fn dump(&self, dump: &mut Dump) {
         dump.text(self);
     }
+}
+
+impl Lent for Cow<'_, str> {
+    type In<'m> = Cow<'m, str>;
 }
 
 impl<T: WireType> WireType for Vec<T> {
@@ -370,6 +400,10 @@ impl<'a, T: Decode<'a>> Decode<'a> for Vec<T> {
     }
 }
 
+impl<T: Lent> Lent for Vec<T> {
+    type In<'m> = Vec<T::In<'m>>;
+}
+
 impl<T: WireType> WireType for Box<T> {
     const TYPE: u8 = T::TYPE;
     const KIND: Kind = T::KIND;
@@ -387,13 +421,28 @@ impl<'a, T: Decode<'a>> Decode<'a> for Box<T> {
     }
 }
 
-/// Thrift `set`: only ever answered, never asked.
+/// Thrift `set`, in the order in which it was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Set<T>(pub Vec<T>);
 
 impl<T: WireType> WireType for Set<T> {
     const TYPE: u8 = wire_type::SET;
     const KIND: Kind = Kind::Set(&T::KIND);
+}
+
+/// On the wire a set is a list.
+impl<'a, T: Decode<'a>> Decode<'a> for Set<T> {
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Vec::decode(reader).map(Self)
+    }
+
+    fn dump(&self, dump: &mut Dump) {
+        self.0.dump(dump);
+    }
+}
+
+impl<T: Lent> Lent for Set<T> {
+    type In<'m> = Set<T::In<'m>>;
 }
 
 /// Thrift `map`: entries in the order in which they were sent, without repeated keys. Of entries
@@ -467,6 +516,10 @@ impl<'a, V: Decode<'a>> Decode<'a> for Map<Text<'a>, V> {
         }
         dump.text("}");
     }
+}
+
+impl<V: Lent> Lent for Map<Text<'_>, V> {
+    type In<'m> = Map<Text<'m>, V::In<'m>>;
 }
 
 const REPLACEMENT: &str = "\u{FFFD}";

@@ -141,6 +141,17 @@ macro_rules! thrift_struct {
                 dump.end();
             }
         }
+
+        impl<'target> $crate::thrift::encode::Encode<$name<'target>> for &$name<'_> {
+            fn encode(self, out: &mut Vec<u8>) {
+                out.push($crate::thrift::schema::wire_type::STOP);
+            }
+        }
+
+        impl $name<'_> {
+            /// Of a method without arguments.
+            pub const NONE: Self = Self(std::marker::PhantomData);
+        }
     };
     ($(#[$meta:meta])* pub struct $name:ident<$life:lifetime> as ($idl:expr) {
         $($(#[$field_meta:meta])*
@@ -228,6 +239,10 @@ macro_rules! thrift_struct {
             }
         }
 
+        impl $crate::thrift::codec::Lent for $name<'_> {
+            type In<'m> = $name<'m>;
+        }
+
         impl<'target> $crate::thrift::encode::Encode<$name<'target>> for $name<'_> {
             fn encode(self, out: &mut Vec<u8>) {
                 $crate::thrift::encode::Encode::<$name<'target>>::encode(&self, out);
@@ -252,6 +267,18 @@ macro_rules! thrift_service {
             pub struct $args<$life> as (concat!(stringify!($method), "_args")) {
                 $(#[doc = concat!("Field ", stringify!($id), " of the arguments.")]
                 $id: $requiredness $field: $type $(= $default)?,)*
+            }
+        }
+
+        impl $crate::thrift::remote::Call for $args<'_> {
+            const METHOD: &'static str = stringify!($method);
+            const THROWS: &'static [$crate::thrift::schema::Throws] = &[$($(
+                $crate::thrift::schema::Throws { id: $throw_id, exception: Exception::$exception }
+            ),*)?];
+            type Result = $result;
+
+            fn encode(&self, out: &mut Vec<u8>) {
+                $crate::thrift::encode::Encode::<Self>::encode(self, out);
             }
         })*
 
@@ -288,10 +315,7 @@ macro_rules! thrift_service {
                 ),
                 args: $args::SCHEMA,
                 result: <$result as $crate::thrift::codec::WireType>::KIND,
-                throws: &[$($($crate::thrift::schema::Throws {
-                    id: $throw_id,
-                    exception: Exception::$exception,
-                }),*)?],
+                throws: <$args as $crate::thrift::remote::Call>::THROWS,
                 decode: |reader| {
                     $crate::thrift::codec::Decode::decode(reader).map(Arguments::$method)
                 },

@@ -7,6 +7,7 @@
 //!   protocol      messages of a connection: decode -> Cassandra -> reply
 //!     message     the first bytes of a connection and of a message; clients of other protocols
 //!     reply       results, exceptions and errors of the protocol
+//!   remote        calls as a client makes them
 //!   idl           types and methods, in the order of the interface definition
 //!     macros, schema    their expansion
 //!     codec, encode, scan, dump    the binary protocol itself
@@ -20,6 +21,7 @@ pub mod idl;
 mod macros;
 mod message;
 mod protocol;
+pub mod remote;
 mod reply;
 mod scan;
 pub mod schema;

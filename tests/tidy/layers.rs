@@ -3,7 +3,7 @@
 use super::source::{File, Tree, Violation, identifier};
 
 /// What each layer may use besides itself and `base`.
-const LAYERS: [(&str, &[&str]); 16] = [
+const LAYERS: [(&str, &[&str]); 17] = [
     ("base", &[]),
     ("model", &[]),
     ("ring", &["model"]),
@@ -17,6 +17,7 @@ const LAYERS: [(&str, &[&str]); 16] = [
     ("server", &[]),
     ("service", &["coordinator", "schema", "model", "ring", "config"]),
     ("thrift", &["server", "service", "config", "model"]),
+    ("client", &["thrift"]),
     ("cql", &["server", "service", "schema", "config", "model"]),
     ("repair", &["replica", "storage", "net", "model", "ring", "gossip", "config"]),
     (

@@ -52,6 +52,10 @@ impl CustomComparator for Reversed {
     fn render(&self, name: &[u8]) -> String {
         self.base.render(name)
     }
+
+    fn parse(&self, text: &str) -> Result<Vec<u8>, String> {
+        self.base.parse(text)
+    }
 }
 
 /// `CompositeType(T, U, ...)`: names of several components.
@@ -161,6 +165,21 @@ impl CustomComparator for Composite {
             shown.push(format!("{}{mark}", comparator.render(component.value)));
         }
         if rest.is_empty() { shown.join(":") } else { hex(name) }
+    }
+
+    /// Components with colons between them. The last may have colons itself, as times have.
+    fn parse(&self, text: &str) -> Result<Vec<u8>, String> {
+        let parts = text.splitn(self.components.len(), ':').zip(&self.components);
+        let parts = parts.map(|(part, comparator)| comparator.parse(part));
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
+        if parts.iter().any(|part| part.len() > usize::from(u16::MAX)) {
+            return Err("a component has at most 65535 bytes".to_owned());
+        }
+        Ok(encode(parts.iter().map(Vec::as_slice), 0))
+    }
+
+    fn components(&self) -> &[Comparator] {
+        &self.components
     }
 }
 

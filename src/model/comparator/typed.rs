@@ -47,6 +47,10 @@ impl CustomComparator for Typed {
     fn render(&self, name: &[u8]) -> String {
         self.of_type.show(name)
     }
+
+    fn parse(&self, text: &str) -> Result<Vec<u8>, String> {
+        self.of_type.from_string(text).map_err(|invalid| invalid.to_string())
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,128 @@
+//! A blocking Thrift client.
+//!
+//! The stock `thrift` crate brings the transports and heads of messages, and walks through every
+//! reply, so that a foreign implementation judges what a server sends. The values are those of
+//! [`crate::thrift::idl`], read from the bytes that it has passed over: unlike that crate they take
+//! row keys that are not well-formed UTF-8.
+
+use crate::thrift::remote::{Answer, Call, CallError, read_exception, read_result};
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+use thrift::TConfiguration;
+use thrift::protocol::{
+    TBinaryInputProtocol, TBinaryOutputProtocol, TInputProtocol, TMessageIdentifier, TMessageType,
+    TOutputProtocol, TType,
+};
+use thrift::transport::{
+    TBufferedReadTransport, TBufferedWriteTransport, TFramedReadTransport, TFramedWriteTransport,
+};
+
+/// How long a server may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long it may be silent. No server works longer than its `RpcTimeoutInMillis` for a client.
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// A connection to a server.
+pub struct Client {
+    input: Recorder,
+    output: Box<dyn Write + Send>,
+    request: Vec<u8>,
+    last_seqid: i32,
+    is_broken: bool,
+}
+
+/// Keeps the bytes that pass.
+struct Recorder {
+    source: Box<dyn Read + Send>,
+    bytes: Vec<u8>,
+}
+
+impl Read for Recorder {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.source.read(buffer)?;
+        self.bytes.extend_from_slice(&buffer[..count]);
+        Ok(count)
+    }
+}
+
+impl Client {
+    /// Connects to a server.
+    pub fn connect(host: &str, port: u16, is_framed: bool) -> io::Result<Self> {
+        let stream = open(host, port)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+        let copy = stream.try_clone()?;
+        let (source, output): (Box<dyn Read + Send>, Box<dyn Write + Send>) = if is_framed {
+            let output = TFramedWriteTransport::new(copy);
+            (Box::new(TFramedReadTransport::new(stream)), Box::new(output))
+        } else {
+            let output = TBufferedWriteTransport::new(copy);
+            (Box::new(TBufferedReadTransport::new(stream)), Box::new(output))
+        };
+        let input = Recorder { source, bytes: Vec::new() };
+        Ok(Self { input, output, request: Vec::new(), last_seqid: 0, is_broken: false })
+    }
+
+    /// Calls a method. The answer borrows from the reply, which is kept until the next call.
+    pub fn call<C: Call>(&mut self, arguments: &C) -> Result<Answer<'_, C>, CallError> {
+        match self.exchange(arguments) {
+            Ok(TMessageType::Reply) => read_result::<C>(&self.input.bytes),
+            Ok(_) => Err(read_exception(&self.input.bytes)?),
+            Err(error) => {
+                self.is_broken = true;
+                Err(CallError::Broken(text_of(error)))
+            }
+        }
+    }
+
+    /// Whether the connection broke: further calls would fail.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// Sends a call and records the body of its reply.
+    fn exchange<C: Call>(&mut self, arguments: &C) -> thrift::Result<TMessageType> {
+        self.last_seqid = self.last_seqid.wrapping_add(1);
+        self.request.clear();
+        let head = TMessageIdentifier::new(C::METHOD, TMessageType::Call, self.last_seqid);
+        TBinaryOutputProtocol::new(&mut self.request, true).write_message_begin(&head)?;
+        arguments.encode(&mut self.request);
+        self.output.write_all(&self.request)?;
+        self.output.flush()?;
+
+        let head = protocol(&mut self.input).read_message_begin()?;
+        self.input.bytes.clear();
+        protocol(&mut self.input).skip(TType::Struct)?;
+        if head.sequence_number != self.last_seqid {
+            return Err("the reply is to another call".into());
+        }
+        Ok(head.message_type)
+    }
+}
+
+/// A protocol that takes replies of any length: rows have no limit that a client could know.
+fn protocol(input: &mut Recorder) -> TBinaryInputProtocol<&mut Recorder> {
+    TBinaryInputProtocol::with_config(input, false, TConfiguration::no_limits())
+}
+
+fn open(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+fn text_of(error: thrift::Error) -> String {
+    match error {
+        thrift::Error::Transport(it) => it.message,
+        thrift::Error::Protocol(it) => it.message,
+        other => other.to_string(),
+    }
+}

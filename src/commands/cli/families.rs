@@ -1,0 +1,228 @@
+//! Column families with the types of their keys, names and values.
+
+use super::connection::Connection;
+use super::literals;
+use super::mistake::Mistake;
+use super::statement::{Family, Name, Part};
+use crate::admin::report::FamilyTypes;
+use crate::model::comparator::{Comparator, ComparatorRegistry};
+use crate::model::types::{CqlType, Native};
+use crate::thrift::idl::{DescribeKeyspaceArgs, Exception};
+use crate::thrift::remote::CallError;
+use std::collections::BTreeMap;
+
+/// Types of a column family.
+#[derive(Debug, Clone)]
+pub(super) struct Types {
+    /// Of columns or super columns.
+    pub(super) names: Comparator,
+    /// Of the columns of super columns; `None` in a standard column family.
+    pub(super) sub_names: Option<Comparator>,
+    pub(super) keys: CqlType,
+    /// `None` is text, as in the original.
+    pub(super) values: Option<CqlType>,
+    /// Columns that are declared: names in cells and for people, types of values.
+    columns: Vec<(Vec<u8>, String, CqlType)>,
+}
+
+impl Types {
+    /// From what `describe_keyspace` tells. A class that is not known is one of bytes.
+    fn described(properties: &[(String, String)]) -> Self {
+        let comparator = |name: &str| {
+            let (_, class) = properties.iter().find(|(property, _)| property == name)?;
+            Some(ComparatorRegistry::default().resolve(class).unwrap_or(Comparator::Bytes))
+        };
+        let is_super = properties.iter().any(|(name, value)| name == "Type" && value == "Super");
+        Self {
+            names: comparator("CompareWith").unwrap_or(Comparator::Bytes),
+            sub_names: is_super
+                .then(|| comparator("CompareSubcolumnsWith").unwrap_or(Comparator::Bytes)),
+            keys: Native::Text.into(),
+            values: None,
+            columns: Vec::new(),
+        }
+    }
+
+    /// Adds what the admin side tells, if that is about the same column family.
+    fn declare(&mut self, told: &FamilyTypes) {
+        let classes =
+            [Some(&self.names), self.sub_names.as_ref()].map(|it| it.map(Comparator::class_name));
+        if classes != [Some(told.comparator.clone()), told.subcomparator.clone()] {
+            return;
+        }
+        if let Some(keys) = CqlType::from_class(&told.key_type) {
+            self.keys = keys;
+        }
+        let values = CqlType::from_class(&told.value_type);
+        self.values = values.filter(|it| *it != CqlType::Native(Native::Blob));
+        let columns = told.columns.iter().filter_map(|column| {
+            let name = CqlType::Native(Native::Blob).from_string(&column.cell).ok()?;
+            Some((name, column.name.clone(), CqlType::from_class(&column.value_type)?))
+        });
+        self.columns = columns.collect();
+    }
+
+    /// The order of the columns that have values: those of a row or of a super column.
+    pub(super) fn column_names(&self) -> &Comparator {
+        self.sub_names.as_ref().unwrap_or(&self.names)
+    }
+
+    pub(super) fn value_type(&self, column: &[u8]) -> Option<&CqlType> {
+        let declared = self.columns.iter().find(|(name, ..)| name == column);
+        declared.map(|(.., of_type)| of_type).or(self.values.as_ref())
+    }
+
+    /// The name of a column for people, if it is declared.
+    pub(super) fn declared_name(&self, column: &[u8]) -> Option<&str> {
+        let declared = self.columns.iter().find(|(name, ..)| name == column);
+        declared.map(|(_, name, _)| name.as_str())
+    }
+
+    /// Lines about all of them.
+    pub(super) fn describe(&self) -> Vec<(String, String)> {
+        let class = |comparator| literals::short_class(comparator);
+        let mut lines = vec![
+            ("Row keys".to_owned(), self.keys.to_string()),
+            (
+                if self.sub_names.is_some() { "Super columns" } else { "Columns" }.to_owned(),
+                class(&self.names),
+            ),
+        ];
+        if let Some(sub_names) = &self.sub_names {
+            lines.push(("Columns of super columns".to_owned(), class(sub_names)));
+        }
+        let values = self.values.as_ref().map_or("text".to_owned(), ToString::to_string);
+        lines.push(("Values".to_owned(), values));
+        let columns = self.columns.iter();
+        lines.extend(columns.map(|(_, name, it)| (format!("Value of {name}"), it.to_string())));
+        lines
+    }
+}
+
+/// The column families that the session has met.
+#[derive(Debug, Default)]
+pub(super) struct Families {
+    known: BTreeMap<String, BTreeMap<String, Types>>,
+    /// Answer of the admin side.
+    told: Vec<FamilyTypes>,
+    /// Keyspace of `use`.
+    pub(super) keyspace: Option<String>,
+}
+
+impl Families {
+    /// Those of another server.
+    pub(super) fn new(told: Vec<FamilyTypes>, keyspace: Option<String>) -> Self {
+        Self { known: BTreeMap::new(), told, keyspace }
+    }
+
+    /// The keyspace of a name.
+    pub(super) fn keyspace_of(&self, family: &Family) -> Result<String, Mistake> {
+        let named = family.keyspace.as_ref().map(|keyspace| keyspace.text.clone());
+        named.or_else(|| self.keyspace.clone()).ok_or_else(|| {
+            let name = &family.name.text;
+            Mistake::at(family.name.span.clone(), format!("{name} of which keyspace?"))
+                .hinted(format!("write <keyspace>.{name}, or first: use <keyspace>"))
+        })
+    }
+
+    /// The types of a column family that the server has.
+    pub(super) fn find(
+        &mut self,
+        connection: &mut Connection,
+        family: &Family,
+    ) -> Result<&mut Types, Mistake> {
+        let keyspace = self.keyspace_of(family)?;
+        let place = family.keyspace.as_ref().unwrap_or(&family.name);
+        let is_known = |families: &BTreeMap<_, _>| families.contains_key(&family.name.text);
+        if !self.known.get(&keyspace).is_some_and(is_known) {
+            let name = Name { text: keyspace.clone(), span: place.span.clone() };
+            self.load(connection, &name)?;
+        }
+        let families = self.known.entry(keyspace).or_default();
+        let missing = families.keys().cloned().collect::<Vec<_>>();
+        families.get_mut(&family.name.text).ok_or_else(|| {
+            let text = format!("No such column family: {}", family.name.text);
+            Mistake::at(family.name.span.clone(), text)
+                .on_output()
+                .or_meant(&family.name.text, missing.iter().map(String::as_str))
+        })
+    }
+
+    /// Learns the column families of a keyspace. What was assumed of those known before stays.
+    pub(super) fn load(
+        &mut self,
+        connection: &mut Connection,
+        keyspace: &Name,
+    ) -> Result<(), Mistake> {
+        let described =
+            connection.call(&DescribeKeyspaceArgs { keyspace: (&keyspace.text).into() });
+        let described = described.map_err(|error| match error {
+            CallError::Declared(Exception::NotFound, _) => {
+                let text = format!("No such keyspace: {}", keyspace.text);
+                Mistake::at(keyspace.span.clone(), text).on_output()
+            }
+            other => Mistake::from(other),
+        })?;
+        let families = self.known.entry(keyspace.text.clone()).or_default();
+        for (name, properties) in described.0 {
+            let properties = properties.0.into_iter();
+            let properties: Vec<(String, String)> =
+                properties.map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+            let told = self
+                .told
+                .iter()
+                .find(|it| it.family.keyspace == keyspace.text && it.family.column_family == name);
+            families.entry(name.into_owned()).or_insert_with(|| {
+                let mut types = Types::described(&properties);
+                if let Some(told) = told {
+                    types.declare(told);
+                }
+                types
+            });
+        }
+        Ok(())
+    }
+
+    /// Gives a part of a column family another type, for this session.
+    pub(super) fn assume(
+        &mut self,
+        connection: &mut Connection,
+        family: &Family,
+        part: &Part,
+        type_name: &Name,
+    ) -> Result<(), Mistake> {
+        let types = self.find(connection, family)?;
+        let unknown = || {
+            let text = format!("no type '{}'", type_name.text);
+            let known = Native::ALL.iter().map(|it| it.name());
+            Mistake::at(type_name.span.clone(), text).or_meant(&type_name.text, known)
+        };
+        let comparator = || literals::comparator_named(&type_name.text).ok_or_else(unknown);
+        let of_type = || literals::type_named(&type_name.text).ok_or_else(unknown);
+        match part {
+            Part::Comparator => types.names = comparator()?,
+            Part::SubComparator if types.sub_names.is_none() => {
+                let text = format!("{} has no super columns", family.name.text);
+                return Err(Mistake::at(family.name.span.clone(), text));
+            }
+            Part::SubComparator => types.sub_names = Some(comparator()?),
+            Part::Validator => types.values = Some(of_type()?),
+            Part::Keys => types.keys = of_type()?,
+            Part::Column(term) => {
+                let comparator = types.column_names();
+                let name = literals::name(comparator, term, literals::Place::Exact)?;
+                let shown = literals::shown_name(comparator, &name);
+                types.columns.retain(|(column, ..)| *column != name);
+                types.columns.push((name, shown, of_type()?));
+            }
+        }
+        Ok(())
+    }
+
+    /// Names of keyspaces and column families that are known, for completion.
+    pub(super) fn names(&self) -> impl Iterator<Item = String> {
+        self.known.iter().flat_map(|(keyspace, families)| {
+            families.keys().map(move |family| format!("{keyspace}.{family}"))
+        })
+    }
+}

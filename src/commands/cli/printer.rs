@@ -1,0 +1,200 @@
+//! Layouts of results: that of the original, a table, and JSON, one object a line.
+
+use super::families::Types;
+use super::literals::{json_name, json_value, shown_name, shown_value, time_of_name};
+use super::screen::{Screen, Stopped};
+use crate::model::comparator::Comparator;
+use crate::thrift::idl::Column;
+use serde_json::Value;
+use std::fmt::Write;
+
+/// A layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Layout {
+    Original,
+    Table,
+    Json,
+}
+
+type Printed = Result<(), Stopped>;
+
+/// Prints results.
+#[derive(Debug)]
+pub(super) struct Printer {
+    pub(super) layout: Layout,
+    pub(super) screen: Screen,
+    /// Rows of a table that is not printed yet, the head first.
+    table: Vec<Vec<String>>,
+}
+
+impl Printer {
+    pub(super) fn new(layout: Layout, screen: Screen) -> Self {
+        Self { layout, screen, table: Vec::new() }
+    }
+
+    /// Prints a text, which in JSON is the value of a name.
+    pub(super) fn fact(&mut self, name: &str, text: &str) -> Printed {
+        match self.layout {
+            Layout::Json => self.object([(name, text.into())]),
+            _ => self.screen.print(&format!("{text}\n")),
+        }
+    }
+
+    /// Prints a number of things.
+    pub(super) fn count(&mut self, number: i32, things: &str) -> Printed {
+        match self.layout {
+            Layout::Json => self.object([(things, number.into())]),
+            _ => self.screen.print(&format!("{number} {things}\n")),
+        }
+    }
+
+    /// Prints lines, or what they say as JSON.
+    pub(super) fn lines(&mut self, text: &str, json: impl FnOnce() -> Value) -> Printed {
+        match self.layout {
+            Layout::Json => self.screen.print(&format!("{}\n", json())),
+            _ => self.screen.print(text),
+        }
+    }
+
+    fn object<const N: usize>(&mut self, fields: [(&str, Value); N]) -> Printed {
+        let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value));
+        self.screen.print(&format!("{}\n", Value::Object(fields.collect())))
+    }
+
+    /// Prints the key of a row whose columns follow.
+    pub(super) fn row(&mut self, key: &str) -> Printed {
+        match self.layout {
+            Layout::Original => self.screen.print(&format!("RowKey: {key}\n")),
+            Layout::Table | Layout::Json => Ok(()),
+        }
+    }
+
+    /// Prints columns.
+    pub(super) fn columns(&mut self, place: &Place<'_>, columns: &[Column<'_>]) -> Printed {
+        match self.layout {
+            Layout::Original => self.screen.print(&original(place, columns)),
+            Layout::Table => {
+                for column in columns {
+                    let row = place.fields(column);
+                    if self.table.is_empty() {
+                        self.table.push(row.iter().map(|(title, _)| (*title).to_owned()).collect());
+                    }
+                    self.table.push(row.into_iter().map(|(_, text)| text).collect());
+                }
+                Ok(())
+            }
+            Layout::Json => {
+                let objects = columns.iter().map(|column| format!("{}\n", place.object(column)));
+                self.screen.print(&objects.collect::<String>())
+            }
+        }
+    }
+
+    /// Ends columns or rows and tells their number.
+    pub(super) fn end(&mut self, number: usize, things: &str) -> Printed {
+        if self.layout == Layout::Json {
+            return Ok(());
+        }
+        let table = std::mem::take(&mut self.table);
+        self.screen.print(&aligned(&table))?;
+        self.screen.print(&format!("Returned {number} {things}.\n"))
+    }
+}
+
+/// The row, and in it the super column, that columns belong to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) types: &'a Types,
+    /// If there may be several rows.
+    pub(super) key: Option<&'a str>,
+    pub(super) super_name: Option<&'a [u8]>,
+    /// Whether the statement asks for super columns, so that each shows its name.
+    pub(super) is_group: bool,
+}
+
+impl Place<'_> {
+    fn names(&self) -> &Comparator {
+        if self.super_name.is_some() { self.types.column_names() } else { &self.types.names }
+    }
+
+    /// A column as titles and texts.
+    fn fields(&self, column: &Column<'_>) -> Vec<(&'static str, String)> {
+        let Self { types, key, super_name, .. } = self;
+        let declared = types.declared_name(column.name).map(str::to_owned);
+        let name = declared.unwrap_or_else(|| shown_name(self.names(), column.name));
+        let value = shown_value(types.value_type(column.name), column.value).into_owned();
+        let time = time_of_name(&types.names, super_name.unwrap_or(column.name));
+        let fields = [
+            ("key", key.map(str::to_owned)),
+            ("super column", super_name.map(|name| shown_name(&types.names, name))),
+            ("column", Some(name)),
+            ("time", time),
+            ("value", Some(value)),
+            ("timestamp", Some(column.timestamp.to_string())),
+        ];
+        fields.into_iter().filter_map(|(title, text)| Some((title, text?))).collect()
+    }
+
+    /// A column as JSON, the fields from the outermost to the innermost.
+    fn object(&self, column: &Column<'_>) -> String {
+        let Self { types, key, super_name, .. } = self;
+        let declared = types.declared_name(column.name).map(Value::from);
+        let name = declared.unwrap_or_else(|| json_name(self.names(), column.name));
+        let fields = [
+            ("key", key.map(Value::from)),
+            ("super_column", super_name.map(|name| json_name(&types.names, name))),
+            ("column", Some(name)),
+            ("value", Some(json_value(types.value_type(column.name), column.value))),
+            ("timestamp", Some(column.timestamp.into())),
+        ];
+        let there = fields.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let there = there.map(|(name, value)| format!("\"{name}\":{value}"));
+        format!("{{{}}}", there.collect::<Vec<_>>().join(","))
+    }
+}
+
+/// Columns in the layout of the original.
+fn original(place: &Place<'_>, columns: &[Column<'_>]) -> String {
+    let types = place.types;
+    let (start, end) = if place.is_group { ("\n     ", "") } else { ("=> ", "\n") };
+    let mut text = String::new();
+    if let Some(name) = place.super_name.filter(|_| place.is_group) {
+        let _ = write!(text, "=> (super_column={},", types.names.render(name));
+    }
+    for column in columns {
+        let declared = types.declared_name(column.name).map(str::to_owned);
+        let name = declared.unwrap_or_else(|| place.names().render(column.name));
+        let value = shown_value(types.value_type(column.name), column.value);
+        let Column { timestamp, .. } = column;
+        let _ = write!(text, "{start}(column={name}, value={value}, timestamp={timestamp}){end}");
+    }
+    text.push_str(if place.is_group { ")\n" } else { "" });
+    text
+}
+
+/// Rows below each other, their head underlined. Characters that would move the cursor are shown
+/// as escapes.
+fn aligned(rows: &[Vec<String>]) -> String {
+    let escaped = |text: &String| -> String {
+        let escape =
+            |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+        text.chars().map(escape).collect()
+    };
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(escaped).collect()).collect();
+    let columns = rows.first().map_or(0, Vec::len);
+    let width =
+        |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|it| it.chars().count()).max();
+    let widths: Vec<usize> = (0..columns).map(|at| width(at).unwrap_or(0)).collect();
+    let line = |cells: &mut dyn Iterator<Item = String>| {
+        let cells = cells.zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    let mut text = String::new();
+    for (at, row) in rows.iter().enumerate() {
+        text += &line(&mut row.iter().cloned());
+        if at == 0 {
+            text += &line(&mut widths.iter().map(|width| "-".repeat(*width)));
+        }
+    }
+    text
+}

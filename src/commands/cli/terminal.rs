@@ -1,0 +1,94 @@
+//! A session with a person at a terminal: editing, history, completion, pager.
+
+use super::completion::Assistant;
+use super::parser::statements;
+use super::session::{Outcome, Session};
+use crate::commands::output::Failure;
+use rustyline::error::ReadlineError;
+use rustyline::history::FileHistory;
+use rustyline::{CompletionType, Config, Editor};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Statements that are remembered.
+const HISTORY: usize = 1000;
+
+/// Times that Ctrl-C is pressed in one statement until the program ends: once stops the output.
+const PRESSES: u8 = 3;
+
+pub(super) const PROMPT: &str = "cassandra> ";
+
+pub(super) const BANNER: &str = "Welcome to cassandra CLI.\n\n\
+    Type 'help' or '?' for help. Type 'quit' or 'exit' to quit.\n";
+
+/// Asks for statements until the end.
+pub(super) fn run(session: &mut Session) -> Result<ExitCode, Failure> {
+    let config = Config::builder()
+        .completion_type(CompletionType::List)
+        .auto_add_history(true)
+        .max_history_size(HISTORY)
+        .and_then(|config| config.history_ignore_dups(true))
+        .map_err(Failure::new)?
+        .build();
+    let mut editor: Editor<Assistant, FileHistory> =
+        Editor::with_config(config).map_err(Failure::new)?;
+    editor.set_helper(Some(Assistant::default()));
+    let history =
+        std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cassandra.history"));
+    if let Some(history) = &history {
+        // There is none at first.
+        let _ = editor.load_history(history);
+    }
+    loop {
+        if let Some(assistant) = editor.helper_mut() {
+            assistant.families = session.names();
+        }
+        let line = match editor.readline(PROMPT) {
+            Ok(line) => line,
+            // Ctrl-C leaves the line.
+            Err(ReadlineError::Interrupted) => continue,
+            Err(ReadlineError::Eof) => return Ok(ExitCode::SUCCESS),
+            Err(error) => return Err(Failure::new(error)),
+        };
+        if let Some(history) = &history {
+            // Statements work without it.
+            let _ = editor.append_history(history);
+        }
+        for span in statements(&line) {
+            session.printer.screen.begin(pager());
+            if session.run(&line[span], "") == Outcome::Exit {
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+    }
+}
+
+/// Lines of the terminal, and the command that shows more than these.
+fn pager() -> Option<(usize, String)> {
+    let command = std::env::var("PAGER").ok().filter(|command| !command.is_empty())?;
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    (size.ws_row > 0).then_some((usize::from(size.ws_row), command))
+}
+
+/// Has Ctrl-C stop the output of a statement instead of the program.
+pub(super) fn stop_at_interrupt(interrupted: Arc<AtomicBool>) {
+    let presses = AtomicU8::new(0);
+    let watch = async move {
+        let Ok(mut interrupts) = signal(SignalKind::interrupt()) else { return };
+        while interrupts.recv().await.is_some() {
+            if !interrupted.swap(true, Ordering::Relaxed) {
+                presses.store(0, Ordering::Relaxed);
+            }
+            if presses.fetch_add(1, Ordering::Relaxed) + 1 >= PRESSES {
+                std::process::exit(130);
+            }
+        }
+    };
+    std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        runtime.map(|runtime| runtime.block_on(watch))
+    });
+}
