@@ -179,7 +179,7 @@ impl AdminContext {
             };
             let is_sparse = matches!(table.form, Form::Sparse { .. });
             let named = table.columns[table.statics().start..].iter();
-            // The cells of a collection, as of those that are not declared, have names of their own.
+            // The cells of a collection have names of their own, also of undeclared ones.
             let columns = named.filter(|it| is_sparse && !it.of_type.is_multicell());
             let undeclared = table.value_type(&[]).cloned().unwrap_or(Native::Blob.into());
             FamilyTypes {

@@ -72,7 +72,8 @@ A value without a type is text. '' in quotes is one quote; \\n, \\t and \\\\ are
 type(…) has a type of its own, whatever the place:
   long(5)  int(5)  uuid(…)  bytes(0a0b)  utf8('…')  timestamp(2009-10-11)  and all types of CQL
   timeuuid(now)  timeuuid(2009-10-11 12:00)       a new one; the first of that time
-  composite('a', 5)                               names of several parts; the first will do in slices
+  composite('a', 5)                               names of several parts; in slices the first
+                                                  parts will do
 ";
 
 /// The text for a statement, or for all.

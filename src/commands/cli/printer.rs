@@ -61,10 +61,18 @@ impl Printer {
         self.screen.print(&format!("{}\n", Value::Object(fields.collect())))
     }
 
-    /// Prints the key of a row whose columns follow.
-    pub(super) fn row(&mut self, key: &str) -> Printed {
+    /// Prints the key of a row. Columns follow, which show it in other layouts, or none.
+    pub(super) fn row(&mut self, key: &str, is_alone: bool) -> Printed {
         match self.layout {
             Layout::Original => self.screen.print(&format!("RowKey: {key}\n")),
+            Layout::Table if is_alone => {
+                if self.table.is_empty() {
+                    self.table.push(vec!["key".to_owned()]);
+                }
+                self.table.push(vec![key.to_owned()]);
+                Ok(())
+            }
+            Layout::Json if is_alone => self.object([("key", key.into())]),
             Layout::Table | Layout::Json => Ok(()),
         }
     }

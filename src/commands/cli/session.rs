@@ -350,7 +350,7 @@ impl Session {
             let last = found.last().map(|row| row.key.to_string());
             for row in found.iter().skip(usize::from(is_next)).filter(|it| !it.columns.is_empty()) {
                 let key = types.keys.show(row.key.as_bytes());
-                self.printer.row(&key)?;
+                self.printer.row(&key, columns == 0)?;
                 let place =
                     Place { types: &types, key: Some(&key), super_name: None, is_group: false };
                 let shown = &row.columns[..row.columns.len().min(columns as usize)];

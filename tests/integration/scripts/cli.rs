@@ -16,27 +16,6 @@ fn scripts_of_sessions() {
     super::run_all("cli", |path| goldenscript::run(&mut World::new(), path).unwrap());
 }
 
-/// A keyspace with types of each kind.
-const TYPED: &str = r#"
-    <Keyspace Name="Typed">
-      <ColumnFamily Name="Users" CompareWith="UTF8Type" DefaultValueType="text">
-        <Column Name="age" Type="int"/>
-        <Column Name="born" Type="timestamp"/>
-      </ColumnFamily>
-      <ColumnFamily Name="Longs" CompareWith="LongType"/>
-      <ColumnFamily Name="Times" CompareWith="TimeUUIDType"/>
-      <ColumnFamily Name="Ids" CompareWith="LexicalUUIDType" DefaultValueType="bigint"/>
-      <ColumnFamily Name="Visits" CompareWith="CompositeType(UTF8Type,LongType)"/>
-      <ColumnFamily Name="Bytes" CompareWith="BytesType">
-        <Column Name="title" Type="text"/>
-      </ColumnFamily>
-      <ColumnFamily Name="Comments" ColumnType="Super" CompareWith="TimeUUIDType"
-                    CompareSubcolumnsWith="LongType"/>
-      <ReplicaPlacementStrategy>org.apache.cassandra.locator.RackUnawareStrategy</ReplicaPlacementStrategy>
-      <ReplicationFactor>1</ReplicationFactor>
-      <EndPointSnitch>org.apache.cassandra.locator.EndPointSnitch</EndPointSnitch>
-    </Keyspace>"#;
-
 struct World {
     server: Server,
     admin_port: u16,
@@ -88,11 +67,32 @@ impl World {
     }
 }
 
+/// The blog, and a keyspace with types of each kind.
 fn keyspaces() -> String {
     let blog = include_str!("../server/storage-conf.xml");
     let (_, blog) = blog.split_once("<Keyspaces>").unwrap();
     let (blog, _) = blog.split_once("</Keyspaces>").unwrap();
-    format!("{blog}{TYPED}")
+    let locator = "org.apache.cassandra.locator";
+    format!(
+        r#"{blog}<Keyspace Name="Typed">
+      <ColumnFamily Name="Users" CompareWith="UTF8Type" DefaultValueType="text">
+        <Column Name="age" Type="int"/>
+        <Column Name="born" Type="timestamp"/>
+      </ColumnFamily>
+      <ColumnFamily Name="Longs" CompareWith="LongType"/>
+      <ColumnFamily Name="Times" CompareWith="TimeUUIDType"/>
+      <ColumnFamily Name="Ids" CompareWith="LexicalUUIDType" DefaultValueType="bigint"/>
+      <ColumnFamily Name="Visits" CompareWith="CompositeType(UTF8Type,LongType)"/>
+      <ColumnFamily Name="Bytes" CompareWith="BytesType">
+        <Column Name="title" Type="text"/>
+      </ColumnFamily>
+      <ColumnFamily Name="Comments" ColumnType="Super" CompareWith="TimeUUIDType"
+                    CompareSubcolumnsWith="LongType"/>
+      <ReplicaPlacementStrategy>{locator}.RackUnawareStrategy</ReplicaPlacementStrategy>
+      <ReplicationFactor>1</ReplicationFactor>
+      <EndPointSnitch>{locator}.EndPointSnitch</EndPointSnitch>
+    </Keyspace>"#
+    )
 }
 
 fn without_timestamps(text: &str) -> String {
@@ -114,7 +114,7 @@ impl Runner for World {
     type Command = Command;
 
     fn run(&mut self, command: &Command, _: &Context) -> Result<String, Box<dyn Error>> {
-        let arguments = || command.args.iter().map(|argument| argument.value.clone());
+        let arguments = || command.args.iter().map(ToString::to_string);
         match command.name.as_str() {
             // Options of the program from now on.
             "options" => {
