@@ -9,7 +9,6 @@ use crate::thrift::remote::{Answer, Call, CallError, read_exception, read_result
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
-use thrift::TConfiguration;
 use thrift::protocol::{
     TBinaryInputProtocol, TBinaryOutputProtocol, TInputProtocol, TMessageIdentifier, TMessageType,
     TOutputProtocol, TType,
@@ -17,6 +16,7 @@ use thrift::protocol::{
 use thrift::transport::{
     TBufferedReadTransport, TBufferedWriteTransport, TFramedReadTransport, TFramedWriteTransport,
 };
+use thrift::{TConfiguration, TransportErrorKind};
 
 /// How long a server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -48,7 +48,7 @@ impl Read for Recorder {
 }
 
 impl Client {
-    /// Connects to a server.
+    /// Connects to a server. Framed replies have at most 16 MB, which the stock crate sets.
     pub fn connect(host: &str, port: u16, is_framed: bool) -> io::Result<Self> {
         let stream = open(host, port)?;
         stream.set_nodelay(true)?;
@@ -93,19 +93,17 @@ impl Client {
         self.output.write_all(&self.request)?;
         self.output.flush()?;
 
-        let head = protocol(&mut self.input).read_message_begin()?;
+        // What is no Thrift may seem to be a name of a gigabyte.
+        let head = TBinaryInputProtocol::new(&mut self.input, false).read_message_begin()?;
         self.input.bytes.clear();
-        protocol(&mut self.input).skip(TType::Struct)?;
+        // Rows have no limit that a client could know.
+        let config = TConfiguration::no_limits();
+        TBinaryInputProtocol::with_config(&mut self.input, false, config).skip(TType::Struct)?;
         if head.sequence_number != self.last_seqid {
             return Err("the reply is to another call".into());
         }
         Ok(head.message_type)
     }
-}
-
-/// A protocol that takes replies of any length: rows have no limit that a client could know.
-fn protocol(input: &mut Recorder) -> TBinaryInputProtocol<&mut Recorder> {
-    TBinaryInputProtocol::with_config(input, false, TConfiguration::no_limits())
 }
 
 fn open(host: &str, port: u16) -> io::Result<TcpStream> {
@@ -121,6 +119,9 @@ fn open(host: &str, port: u16) -> io::Result<TcpStream> {
 
 fn text_of(error: thrift::Error) -> String {
     match error {
+        thrift::Error::Transport(it) if it.kind == TransportErrorKind::EndOfFile => {
+            "the server closed the connection".to_owned()
+        }
         thrift::Error::Transport(it) => it.message,
         thrift::Error::Protocol(it) => it.message,
         other => other.to_string(),

@@ -425,6 +425,35 @@ mod tests {
     }
 
     #[test]
+    fn names_are_read_as_they_are_shown() {
+        let registry = ComparatorRegistry::default();
+        for (class, text) in [
+            ("AsciiType", "a"),
+            ("UTF8Type", "Żółw"),
+            ("LongType", "-7"),
+            ("LexicalUUIDType", "550e8400-e29b-41d4-a716-446655440000"),
+            ("TimeUUIDType", "550e8400-e29b-11d4-a716-446655440000"),
+            ("Int32Type", "42"),
+            ("ReversedType(LongType)", "5"),
+            ("CompositeType(UTF8Type,LongType)", "a:5"),
+            ("CompositeType(LongType,UTF8Type)", "5:12:00"),
+        ] {
+            let comparator = registry.resolve(class).unwrap();
+            let name = comparator.parse(text).unwrap();
+            assert_eq!(
+                (comparator.validate(&name), comparator.render(&name)),
+                (Ok(()), text.into())
+            );
+        }
+        assert_eq!(Comparator::Bytes.parse("a").unwrap(), b"a");
+        for (class, text) in
+            [("LongType", "a"), ("TimeUUIDType", "a"), ("CompositeType(LongType)", "a")]
+        {
+            assert!(registry.resolve(class).unwrap().parse(text).is_err(), "{class}");
+        }
+    }
+
+    #[test]
     fn a_registered_comparator_is_found_by_its_class() {
         #[derive(Debug)]
         struct Backwards;

@@ -192,11 +192,7 @@ impl Families {
         type_name: &Name,
     ) -> Result<(), Mistake> {
         let types = self.find(connection, family)?;
-        let unknown = || {
-            let text = format!("no type '{}'", type_name.text);
-            let known = Native::ALL.iter().map(|it| it.name());
-            Mistake::at(type_name.span.clone(), text).or_meant(&type_name.text, known)
-        };
+        let unknown = || literals::unknown_type(type_name.span.clone(), &type_name.text);
         let comparator = || literals::comparator_named(&type_name.text).ok_or_else(unknown);
         let of_type = || literals::type_named(&type_name.text).ok_or_else(unknown);
         match part {

@@ -1,5 +1,6 @@
 //! Names, keys and values: from terms to bytes, and from bytes to text and JSON.
 
+use super::lexer::Span;
 use super::mistake::Mistake;
 use super::statement::{Term, TermKind};
 use crate::base::clock::{Clock, SystemClock};
@@ -32,6 +33,13 @@ pub(super) fn type_named(name: &str) -> Option<CqlType> {
     let alias = ALIASES.iter().find(|(alias, _)| *alias == lower).map(|(_, native)| *native);
     let native = alias.or_else(|| Native::from_name(&lower));
     native.map(CqlType::Native).or_else(|| CqlType::from_class(name))
+}
+
+/// A name of a type that does not exist.
+pub(super) fn unknown_type(span: Span, name: &str) -> Mistake {
+    let known = Native::ALL.iter().map(|it| it.name());
+    let known = known.chain(ALIASES.map(|(alias, _)| alias)).chain(["composite"]);
+    Mistake::at(span, format!("no type '{name}'")).or_meant(name, known)
 }
 
 /// The comparator of the name of a type.
@@ -126,17 +134,16 @@ fn typed(
     arguments: &[Term],
     place: Place,
 ) -> Result<Vec<u8>, Mistake> {
-    let wrong = |text: String| Mistake::at(term.span.clone(), text);
-    let Some(of_type) = type_named(type_name) else {
-        let known = Native::ALL.iter().map(|it| it.name());
-        let known = known.chain(ALIASES.map(|(alias, _)| alias)).chain(["composite"]);
-        return Err(wrong(format!("no type '{type_name}'")).or_meant(type_name, known));
-    };
+    let unknown = || unknown_type(term.span.clone(), type_name);
+    let of_type = type_named(type_name).ok_or_else(unknown)?;
     let is_time_uuid = of_type == CqlType::Native(Native::Timeuuid);
     let text = match arguments {
         [] if is_time_uuid => "now",
         [Term { kind: TermKind::Text(text), .. }] => text,
-        _ => return Err(wrong(format!("{type_name}(…) takes one text or number"))),
+        _ => {
+            let text = format!("{type_name}(…) takes one text or number");
+            return Err(Mistake::at(term.span.clone(), text));
+        }
     };
     if is_time_uuid {
         if text.eq_ignore_ascii_case("now") {

@@ -174,8 +174,6 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     if is_terminal {
         terminal::stop_at_interrupt(interrupted);
-        // A statement will say what is wrong.
-        let _ = session.load_families();
         let exit_code = terminal::run(&mut session)?;
         return Ok(output::finish_telling(exit_code, FAILED));
     }

@@ -233,7 +233,8 @@ impl Session {
         let lines = self.families.find(&mut self.connection, family)?.describe();
         let text: Vec<String> = lines.iter().map(|(name, it)| format!("{name}: {it}\n")).collect();
         self.printer.lines(&text.concat(), || {
-            let fields = lines.iter().map(|(name, it)| (name.clone(), it.as_str().into()));
+            let name = |title: &str| title.to_lowercase().replace(' ', "_");
+            let fields = lines.iter().map(|(title, it)| (name(title), it.as_str().into()));
             fields.collect::<Map<_, _>>().into()
         })?;
         Ok(())

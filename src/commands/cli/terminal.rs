@@ -43,6 +43,10 @@ pub(super) fn run(session: &mut Session) -> Result<ExitCode, Failure> {
         let _ = editor.load_history(history);
     }
     loop {
+        if session.names().is_empty() {
+            // A statement will say what is wrong.
+            let _ = session.load_families();
+        }
         if let Some(assistant) = editor.helper_mut() {
             assistant.families = session.names();
         }

@@ -3,7 +3,7 @@
 //! timestamp and are shown as `T`.
 
 use crate::server::{Options, Server, free_ports, program};
-use goldenscript::{Block, Command, Context, Runner};
+use goldenscript::{Argument, Block, Command, Context, Runner};
 use std::error::Error;
 use std::io::Write;
 use std::os::unix::fs::symlink;
@@ -95,6 +95,13 @@ fn keyspaces() -> String {
     )
 }
 
+fn text_of(argument: &Argument) -> String {
+    match argument {
+        Argument::Positional(text) => text.clone(),
+        Argument::KeyValue(key, value) => format!("{key}={value}"),
+    }
+}
+
 fn without_timestamps(text: &str) -> String {
     let mut shown = String::new();
     let mut digits = String::new();
@@ -114,7 +121,7 @@ impl Runner for World {
     type Command = Command;
 
     fn run(&mut self, command: &Command, _: &Context) -> Result<String, Box<dyn Error>> {
-        let arguments = || command.args.iter().map(ToString::to_string);
+        let arguments = || command.args.iter().map(text_of);
         match command.name.as_str() {
             // Options of the program from now on.
             "options" => {
