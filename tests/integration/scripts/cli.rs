@@ -95,10 +95,11 @@ fn keyspaces() -> String {
     )
 }
 
+/// An argument without the quotes of the script.
 fn text_of(argument: &Argument) -> String {
     match argument {
         Argument::Positional(text) => text.clone(),
-        Argument::KeyValue(key, value) => format!("{key}={value}"),
+        other => other.to_string(),
     }
 }
 
