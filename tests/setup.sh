@@ -1,17 +1,20 @@
 #!/bin/sh
 # Installs what the tests need besides Rust: the C compiler that Rust links with, the Thrift
 # libraries of Python and Ruby, which the old clients below clients/ are written on, the Thrift
-# compiler, which makes their bindings, and the CQL driver of Python.
+# compiler, which makes their bindings, the CQL driver of Python, and, in a virtual environment
+# below clients/modern, the library of the client there.
 #
 # For Debian and its descendants; elsewhere it only says what is missing. It uses sudo unless it is
 # run by root, installs nothing that is there already, and is done at once where all of it is.
 set -eu
+cd "$(dirname "$0")/.."
 
 missing() {
     command -v cc >/dev/null || echo gcc
     # A compiler without the headers and start files of the C library links nothing.
     [ -e /usr/include/stdlib.h ] || echo libc6-dev
     [ -x /usr/bin/python3 ] || echo python3
+    /usr/bin/python3 -c 'import ensurepip' 2>/dev/null || echo python3-venv
     /usr/bin/python3 -c 'import thrift.protocol.fastbinary' 2>/dev/null || echo python3-thrift
     # The library imports it, but its package does not ask for it.
     /usr/bin/python3 -c 'import six' 2>/dev/null || echo python3-six
@@ -22,12 +25,26 @@ missing() {
     command -v thrift >/dev/null || echo thrift-compiler
 }
 
+# The library is not in Debian.
+prepare_modern() {
+    versions=clients/modern/requirements.txt
+    environment=clients/modern/.venv
+    if cmp -s $versions $environment/requirements.txt &&
+        $environment/bin/python -c 'import thriftpy2' 2>/dev/null; then
+        return
+    fi
+    /usr/bin/python3 -m venv --clear $environment
+    $environment/bin/pip install --quiet --disable-pip-version-check --requirement $versions
+    cp $versions $environment/
+}
+
 if ! command -v cargo >/dev/null; then
     echo "There is no Rust here, and Debian's is too old: install 1.95 or newer with rustup." >&2
     exit 1
 fi
 packages=$(missing | tr '\n' ' ')
 if [ -z "$packages" ]; then
+    prepare_modern
     echo "Nothing to install: the compilers, Python, Ruby and their libraries are here."
     exit 0
 fi
@@ -54,4 +71,5 @@ if [ -n "$packages" ]; then
     echo "Still missing after the installation: $packages" >&2
     exit 1
 fi
+prepare_modern
 echo "Done."

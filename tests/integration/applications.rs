@@ -10,6 +10,8 @@ const CHECK_LIMIT_S: &str = "240";
 
 const PYTHON: &str = "/usr/bin/python3";
 const RUBY: &str = "/usr/bin/ruby";
+/// Python with the library of the client of today.
+const MODERN_PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/modern/.venv/bin/python");
 
 /// Runs the check of an application.
 fn check(application: &str, interpreter: &str, program: &str) {
@@ -101,6 +103,12 @@ fn bucketed_likes_in_cql() {
 #[test]
 fn thrift_and_cql_on_the_same_rows() {
     check_cql("python");
+}
+
+#[test]
+fn modern() {
+    check("modern", MODERN_PYTHON, "check.py");
+    check("modern", RUBY, "blog.rb");
 }
 
 #[test]
