@@ -7,6 +7,7 @@
 mod census;
 mod documents;
 mod layers;
+mod messages;
 mod modules;
 mod named_tests;
 mod sizes;
@@ -93,6 +94,11 @@ fn links_lead_somewhere() {
 #[test]
 fn tests_that_documents_name_are_there() {
     check(named_tests::check);
+}
+
+#[test]
+fn messages_that_documents_quote_are_there() {
+    check(messages::check);
 }
 
 #[test]
