@@ -191,6 +191,13 @@ const MESSAGES: [Measure<Messages>; 3] = [
     count("read_repairs", "Replicas that got what a read found them to lack", |m| m.read_repairs),
 ];
 
+/// Of messages of other nodes, with their verb as label.
+const DROPPED: [Measure<u64>; 1] = [count(
+    "dropped",
+    "Messages of other nodes that were not acted on, being too late or too many",
+    |n| *n,
+)];
+
 /// Of what is kept for others.
 const HINTS: [Measure<Hints>; 6] = [
     count("hints_stored", "Hints stored for other nodes", |h| h.stats.stored),
@@ -285,11 +292,9 @@ impl Collector for NodeCollector {
         let messages = context.messages();
         encode_each(&mut encoder, &MESSAGES, &messages)?;
         encode_each(&mut encoder, &HINTS, &context.hints())?;
-        let help = "Messages of other nodes that were not acted on, being too late or too many";
         let dropped = |(verb, count)| (vec![("verb", String::clone(verb))], count);
         let dropped: Vec<_> = messages.dropped.iter().map(dropped).collect();
-        let measure = [count("dropped", help, |count: &u64| *count)];
-        encode_all(&mut encoder, "messages", &measure, &dropped)?;
+        encode_all(&mut encoder, "messages", &DROPPED, &dropped)?;
         let endpoints = context.ring().endpoints;
         let endpoints: Vec<_> = endpoints.iter().map(|it| (peer(it.address), it)).collect();
         encode_all(&mut encoder, "peer", &ENDPOINTS, &endpoints)?;
@@ -344,6 +349,41 @@ fn encode_each<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::manual::{check_part, part};
+
+    const MANUAL: &str = "docs/operations.md";
+
+    /// Rows of the manual for measures whose names begin with that of a group.
+    fn rows<T>(group: &str, measures: &[Measure<T>]) -> String {
+        let row = |Measure { kind, name, help, .. }: &Measure<T>| {
+            let suffix = if matches!(kind, Kind::Gauge) { "" } else { "_total" };
+            format!("| `{PREFIX}_{group}{name}{suffix}` | {help} |\n")
+        };
+        measures.iter().map(row).collect()
+    }
+
+    #[test]
+    fn the_manual_has_the_metrics_and_names_no_others() {
+        let rows = [
+            rows("", &NODE),
+            rows("", &COMPACTIONS),
+            rows("", &MESSAGES),
+            rows("messages_", &DROPPED),
+            rows("", &HINTS),
+            rows("peer_", &ENDPOINTS),
+            rows("peer_", &PEERS),
+            rows("column_family_", &FAMILIES),
+        ];
+        let table = format!("| metric | |\n|---|---|\n{}", rows.concat());
+        check_part(MANUAL, "metrics", &table);
+        let [before, _, after] = part(MANUAL, "metrics");
+        let is_name = |word: &&str| word.starts_with(PREFIX) && word.contains('_');
+        let text = before + &after;
+        let words = text.split(|c: char| !c.is_ascii_lowercase() && c != '_');
+        for name in words.filter(is_name) {
+            assert!(table.contains(&format!("`{name}`")), "{MANUAL} names {name}");
+        }
+    }
 
     #[test]
     fn the_format_is_the_one_that_a_client_prefers() {
