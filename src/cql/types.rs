@@ -30,7 +30,8 @@ impl dyn TypeNames + '_ {
             ))),
             TypeName::Tuple(fields) => {
                 let fields = fields.iter().map(|it| self.resolve(it, keyspace));
-                CqlType::Tuple(fields.collect::<Result<_, _>>()?)
+                // A tuple is one value, and so is all that it holds.
+                CqlType::Tuple(fields.collect::<Result<_, _>>()?).frozen()
             }
             TypeName::Frozen(of) => match self.resolve(of, keyspace)? {
                 native @ CqlType::Native(_) => {
