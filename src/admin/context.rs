@@ -15,6 +15,8 @@ use crate::node::{Drain, Member};
 use crate::repair::{Operation, OperationReport, Stream, StreamsNow};
 use crate::replica::{PoolLoad, Replica};
 use crate::ring::Token;
+use crate::server::Traffic;
+use crate::service::Requests;
 use crate::storage::Database;
 use crate::storage::database::{Trouble, TroubleKind};
 use crate::storage::family::FamilyStatistics;
@@ -48,6 +50,10 @@ pub struct AdminContext {
     pub started: Duration,
     /// Earlier looks at the counters.
     pub recent: Recent,
+    /// Requests of clients.
+    pub requests: Arc<Requests>,
+    /// Connections of clients.
+    pub traffic: Arc<Traffic>,
 }
 
 /// Whether a node can serve.
@@ -68,6 +74,12 @@ impl AdminContext {
             .with_gossip(|_, membership| membership.members().ring.token(local).cloned());
         let text = token.map(|token| self.storage.partitioner().display_token(&token));
         text.unwrap_or_default()
+    }
+
+    /// Start of the node, in milliseconds since the Unix epoch.
+    pub(super) fn started_millis(&self) -> u64 {
+        let uptime = self.clock.monotonic().saturating_sub(self.started);
+        self.clock.coarse_millis().saturating_sub(uptime.as_millis() as u64)
     }
 
     /// The node and its memory.

@@ -8,16 +8,16 @@ use super::report::{
     Cache, Caches, ColumnType, FamilyReport, FamilyTypes, KeyspaceReport, Latency,
     LatencyHistogram, LatencyReport, Thresholds,
 };
+use crate::base::histogram::{BUCKET_OFFSETS, Histogram};
 use crate::base::lock::{Mutex, rank};
+use crate::base::operations::Totals;
 use crate::model::comparator::{Comparator, hex};
 use crate::model::schema::FamilyId;
 use crate::model::table::Form;
 use crate::model::types::{CqlType, Native};
 use crate::storage::caches::{CacheStats, FamilyCacheStats};
 use crate::storage::compaction;
-use crate::storage::family::{
-    BUCKET_OFFSETS, FamilyStatistics, Histogram, Operation, Operations, Totals,
-};
+use crate::storage::family::{ColumnFamily, FamilyStatistics, Operation};
 use std::collections::VecDeque;
 
 /// Looks that are kept. The recent operations are those since the oldest of them.
@@ -41,8 +41,9 @@ struct Look {
 /// Times of reads, reads of ranges and writes of a column family.
 type Histograms = [Histogram; 3];
 
-fn histograms(operations: &Operations) -> Histograms {
-    [Operation::Read, Operation::RangeRead, Operation::Write].map(|it| operations.histogram(it))
+fn histograms(family: &ColumnFamily) -> Histograms {
+    [Operation::Read, Operation::RangeRead, Operation::Write]
+        .map(|it| family.operations(it).histogram())
 }
 
 impl Recent {
@@ -73,7 +74,7 @@ impl AdminContext {
         let stores = || self.storage.families();
         self.recent.remember(Look {
             families: stores().map(|store| store.statistics()).collect(),
-            histograms: stores().map(|store| histograms(store.operations())).collect(),
+            histograms: stores().map(|store| histograms(store)).collect(),
             blocks: self.storage.block_cache_stats(),
         });
     }
@@ -135,7 +136,7 @@ impl AdminContext {
 
     fn latencies_of(&self, id: FamilyId) -> LatencyReport {
         let family = self.storage.schema().family(id);
-        let [reads, range_reads, writes] = histograms(self.storage.family(id).operations());
+        let [reads, range_reads, writes] = histograms(self.storage.family(id));
         let earlier = self.recent.oldest(|look| look.histograms.get(id.0 as usize).cloned());
         let earlier = earlier.unwrap_or_default();
         let of = |now: &Histogram, earlier: &Histogram| LatencyHistogram {
@@ -216,7 +217,7 @@ impl AdminContext {
 mod tests {
     use super::*;
     use crate::storage::caches::FamilyCacheStats;
-    use crate::storage::family::{RowSizes, Totals};
+    use crate::storage::family::RowSizes;
 
     fn families(reads: u64) -> Vec<FamilyStatistics> {
         vec![FamilyStatistics {

@@ -1,15 +1,22 @@
 //! The counters as Prometheus reads them, in the text form of OpenMetrics or in the older one.
 //!
-//! No counter is registered: each scrape reads the node again.
+//! No counter is registered: each scrape reads the node again. `measures` says what there is.
 
 use super::context::AdminContext;
-use super::report::{Compactions, Family, Info};
-use super::ring_report::{Hints, Messages, PeerMessages, RingEndpoint, Status};
+use super::measures::{
+    BUILD, CLIENTS, COMMIT_LOG, COMPACTIONS, DISKS, DROPPED, ENDPOINTS, FAILURES, FAMILIES,
+    FLUSHES, FamilyNow, HINTS, MESSAGES, Measure, Moved, NODE, PEERS, POOLS, PROCESS, Process,
+    REQUESTS, STATE, State, TROUBLES, Times, Value,
+};
+use super::report::Family;
+use crate::base::histogram::{BUCKET_OFFSETS, Histogram};
+use crate::base::machine;
+use crate::net::Verb;
 use crate::storage::database::TroubleKind;
-use crate::storage::family::FamilyStatistics;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet, text,
+};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
@@ -65,194 +72,15 @@ fn quality(accept: &str, media: &str) -> f32 {
 /// Prefix of all names.
 const PREFIX: &str = "alexandra";
 
-/// Something that is measured of each `T`.
-struct Measure<T> {
-    kind: Kind,
-    /// Without the suffix `_total` of counters, which the encoder adds.
-    name: &'static str,
-    help: &'static str,
-    value: fn(&T) -> u64,
-}
-
-#[derive(Clone, Copy)]
-enum Kind {
-    /// Grows until a restart.
-    Counter,
-    /// A counter of nanoseconds, shown in seconds.
-    Time,
-    Gauge,
-}
-
-const fn gauge<T>(name: &'static str, help: &'static str, value: fn(&T) -> u64) -> Measure<T> {
-    Measure { kind: Kind::Gauge, name, help, value }
-}
-
-const fn count<T>(name: &'static str, help: &'static str, value: fn(&T) -> u64) -> Measure<T> {
-    Measure { kind: Kind::Counter, name, help, value }
-}
-
-const fn time<T>(name: &'static str, help: &'static str, value: fn(&T) -> u64) -> Measure<T> {
-    Measure { kind: Kind::Time, name, help, value }
-}
-
-/// Of the node.
-const NODE: [Measure<Info>; 16] = [
-    gauge("failed", "1 if writes are refused, other than after a drain: info says why", |i| {
-        let mut kinds = i.troubles.iter().map(|trouble| trouble.kind);
-        u64::from(kinds.any(|kind| kind != TroubleKind::Drained && kind.refuses_writes()))
-    }),
-    gauge("drained", "1 if the node was drained", |i| {
-        u64::from(i.troubles.iter().any(|it| it.kind == TroubleKind::Drained))
-    }),
-    gauge("troubles", "Why the node does not serve as it should: info says more", |i| {
-        i.troubles.len() as u64
-    }),
-    gauge("uptime_seconds", "Time since the start", |i| i.uptime_seconds),
-    gauge("load_bytes", "SSTables of all column families", |i| i.load_bytes),
-    gauge("resident_bytes", "Physical memory of the process", |i| {
-        i.memory.resident_bytes.unwrap_or(0)
-    }),
-    gauge("memtables_bytes", "Memory of all memtables", |i| i.memory.memtables_bytes),
-    gauge("memtables_budget_bytes", "Memory that they may take", |i| {
-        i.memory.memtables_budget_bytes
-    }),
-    gauge("block_cache_bytes", "Blocks in the block cache", |i| i.block_cache.stats.size),
-    gauge("block_cache_capacity_bytes", "Blocks that it may hold", |i| {
-        i.block_cache.stats.capacity
-    }),
-    gauge("key_caches_bytes", "Memory of all key caches", |i| i.memory.key_caches_bytes),
-    gauge("row_caches_bytes", "Memory of all row caches", |i| i.memory.row_caches_bytes),
-    gauge("requests_bytes", "Memory of requests and answers under way", |i| {
-        i.memory.requests_bytes
-    }),
-    gauge("requests_budget_bytes", "Memory that they may take", |i| i.memory.requests_budget_bytes),
-    count("block_cache_hits", "Blocks found in the block cache", |i| i.block_cache.stats.hits),
-    count("block_cache_requests", "Blocks looked for in the block cache", |i| {
-        i.block_cache.stats.requests
-    }),
-];
-
-/// Of compactions.
-const COMPACTIONS: [Measure<Compactions>; 6] = [
-    gauge("compactions_running", "Compactions that are running", |c| c.running.len() as u64),
-    gauge("compactions_pending", "Minor compactions that are due, estimated", |c| {
-        c.pending.iter().map(|pending| pending.count as u64).sum()
-    }),
-    count("compactions_completed", "Compactions that came to their end", |c| c.totals.completed),
-    count("compactions_failed", "Compactions that were given up", |c| c.totals.failed),
-    count("compactions_input_bytes", "Inputs of completed compactions", |c| c.totals.bytes_in),
-    count("compactions_output_bytes", "Outputs of completed compactions", |c| c.totals.bytes_out),
-];
-
-/// Of each column family. One operation of about sixteen is timed: its mean time is the seconds
-/// divided by how many were timed.
-const FAMILIES: [Measure<FamilyStatistics>; 21] = [
-    count("reads", "Slices of single rows", |s| s.reads.count),
-    count("reads_timed", "Slices of single rows that were timed", |s| s.reads.timed),
-    time("reads_timed_seconds", "Time of these", |s| s.reads.timed_nanos),
-    count("range_reads", "Slices of the rows of a range", |s| s.range_reads.count),
-    count("range_reads_timed", "Slices of the rows of a range that were timed", |s| {
-        s.range_reads.timed
-    }),
-    time("range_reads_timed_seconds", "Time of these", |s| s.range_reads.timed_nanos),
-    count("writes", "Mutations", |s| s.writes.count),
-    count("writes_timed", "Mutations that were timed", |s| s.writes.timed),
-    time("writes_timed_seconds", "Time of these", |s| s.writes.timed_nanos),
-    gauge("sstables", "SSTables that count", |s| s.sstables as u64),
-    gauge("live_bytes", "Size of the SSTables that count", |s| s.live_bytes),
-    gauge("disk_bytes", "Size of all its SSTables", |s| s.total_bytes),
-    gauge("memtable_operations", "Columns in the active memtable", |s| s.memtable_operations),
-    gauge("memtable_bytes", "Memory of its memtables", |s| s.memtable_memory_bytes),
-    gauge("memtables_flushing", "Full memtables that are not on disk yet", |s| {
-        s.memtables_flushing as u64
-    }),
-    count("memtable_switches", "Full memtables so far", |s| s.memtable_switches),
-    count("key_cache_hits", "Row positions found in the key cache", |s| {
-        s.caches.keys.unwrap_or_default().hits
-    }),
-    count("key_cache_requests", "Row positions looked for there", |s| {
-        s.caches.keys.unwrap_or_default().requests
-    }),
-    count("row_cache_hits", "Rows found in the row cache", |s| {
-        s.caches.rows.unwrap_or_default().hits
-    }),
-    count("row_cache_requests", "Rows looked for there", |s| {
-        s.caches.rows.unwrap_or_default().requests
-    }),
-    gauge("failed", "1 if it takes no more writes", |s| u64::from(s.failure.is_some())),
-];
-
-/// Of what this node asks others.
-const MESSAGES: [Measure<Messages>; 3] = [
-    gauge("requests_pending", "Requests to other nodes that wait for answers", |m| {
-        m.pending_requests
-    }),
-    count("speculations", "Further replicas asked because others were slow", |m| m.speculations),
-    count("read_repairs", "Replicas that got what a read found them to lack", |m| m.read_repairs),
-];
-
-/// Of messages of other nodes, with their verb as label.
-const DROPPED: [Measure<u64>; 1] = [count(
-    "dropped",
-    "Messages of other nodes that were not acted on, being too late or too many",
-    |n| *n,
-)];
-
-/// Of what is kept for others.
-const HINTS: [Measure<Hints>; 6] = [
-    count("hints_stored", "Hints stored for other nodes", |h| h.stats.stored),
-    count("hints_stored_bytes", "Size of these hints", |h| h.stats.stored_bytes),
-    count("hints_not_stored", "Hints for which there was no room, or that failed", |h| {
-        h.stats.refused_full + h.stats.refused_no_space + h.stats.failed
-    }),
-    count("hints_delivered", "Hints handed out for delivery", |h| h.stats.read),
-    count("hints_expired", "Hints too old to be delivered", |h| h.stats.expired),
-    count("hints_damaged_bytes", "Damaged parts of hint logs", |h| h.stats.damaged_bytes),
-];
-
-/// Of each node of the ring, with its address as label `peer`.
-const ENDPOINTS: [Measure<RingEndpoint>; 3] = [
-    gauge("up", "1 if the node seems alive", |e| u64::from(e.status == Status::Up)),
-    gauge("hints", "Hints that wait for the node, about", |e| e.hints),
-    gauge("hints_bytes", "Size of these hints", |e| e.hint_bytes),
-];
-
-/// Of each other node that there was a connection with, the same way.
-const PEERS: [Measure<PeerMessages>; 9] = [
-    count("sent", "Messages sent", |p| p.stats.sent),
-    count("sent_bytes", "Size of these", |p| p.stats.sent_bytes),
-    count("received", "Messages received", |p| p.stats.received),
-    count("received_bytes", "Size of these", |p| p.stats.received_bytes),
-    count("connects", "Connections made", |p| p.stats.connects),
-    count("failed_connects", "Connections that could not be made", |p| p.stats.failed_connects),
-    count("unsent", "Messages that were too late, too many or too large to be sent", |p| {
-        p.stats.dropped_late + p.stats.dropped_full + p.stats.dropped_large
-    }),
-    gauge("queued", "Messages that wait to be sent", |p| p.stats.queued),
-    gauge("queued_bytes", "Size of these", |p| p.stats.queued_bytes),
-];
-
-impl Kind {
-    fn metric(self) -> MetricType {
-        match self {
-            Self::Counter | Self::Time => MetricType::Counter,
-            Self::Gauge => MetricType::Gauge,
-        }
-    }
-
-    fn encode(self, value: u64, encoder: MetricEncoder<'_>) -> fmt::Result {
-        match self {
-            Self::Counter => ConstCounter::new(value).encode(encoder),
-            Self::Time => ConstCounter::new(value as f64 / 1e9).encode(encoder),
-            Self::Gauge => ConstGauge::new(value).encode(encoder),
-        }
-    }
-}
+/// Buckets of a histogram that are one in metrics.
+const JOINED_BUCKETS: usize = 4;
 
 /// All counters of a node, at this moment.
 pub(super) fn render(context: Arc<AdminContext>, format: Format) -> Result<String, fmt::Error> {
-    let mut registry = Registry::with_prefix(PREFIX);
-    registry.register_collector(Box::new(NodeCollector(context)));
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(ProcessCollector(Arc::clone(&context))));
+    let own = registry.sub_registry_with_prefix(PREFIX);
+    own.register_collector(Box::new(NodeCollector(context)));
     let mut text = String::new();
     text::encode(&mut text, &registry)?;
     Ok(match format {
@@ -281,31 +109,104 @@ fn in_old_format(openmetrics: &str) -> String {
     text
 }
 
+/// The process, under the names that all programs have for it.
+#[derive(Debug)]
+struct ProcessCollector(Arc<AdminContext>);
+
+impl Collector for ProcessCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let process = Process {
+            processor_seconds: machine::processor_seconds(),
+            resident_bytes: machine::resident_bytes().unwrap_or(0),
+            open_files: machine::open_files(),
+            file_limit: machine::file_limit().unwrap_or(u64::MAX),
+            started_seconds: self.0.started_millis() / 1000,
+        };
+        encode_each(&mut encoder, &PROCESS, &process)
+    }
+}
+
 #[derive(Debug)]
 struct NodeCollector(Arc<AdminContext>);
 
 impl Collector for NodeCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let Self(context) = self;
-        encode_each(&mut encoder, &NODE, &context.info())?;
-        encode_each(&mut encoder, &COMPACTIONS, &context.compactions())?;
+        let encoder = &mut encoder;
+        self.encode_node(encoder)?;
+        self.encode_disk(encoder)?;
+        encode_each(encoder, &CLIENTS, &context.traffic.totals())?;
+        self.encode_requests(encoder)?;
         let messages = context.messages();
-        encode_each(&mut encoder, &MESSAGES, &messages)?;
-        encode_each(&mut encoder, &HINTS, &context.hints())?;
-        let dropped = |(verb, count)| (vec![("verb", String::clone(verb))], count);
-        let dropped: Vec<_> = messages.dropped.iter().map(dropped).collect();
-        encode_all(&mut encoder, "messages", &DROPPED, &dropped)?;
+        encode_each(encoder, &MESSAGES, &messages)?;
+        encode_each(encoder, &HINTS, &context.hints())?;
+        let drops = context.member.drops();
+        let dropped = Verb::all().map(|verb| (vec![("verb", verb.to_string())], drops.total(verb)));
+        encode_all(encoder, "messages", &DROPPED, &dropped.collect::<Vec<_>>())?;
         let endpoints = context.ring().endpoints;
         let endpoints: Vec<_> = endpoints.iter().map(|it| (peer(it.address), it)).collect();
-        encode_all(&mut encoder, "peer", &ENDPOINTS, &endpoints)?;
+        encode_all(encoder, "peer", &ENDPOINTS, &endpoints)?;
         let peers: Vec<_> = messages.peers.iter().map(|it| (peer(it.address), it)).collect();
-        encode_all(&mut encoder, "peer", &PEERS, &peers)?;
+        encode_all(encoder, "peer", &PEERS, &peers)?;
         let families = context.storage.families().map(|store| {
             let Family { keyspace, column_family } = store.schema().as_ref().into();
             let labels = vec![("keyspace", keyspace), ("column_family", column_family)];
-            (labels, store.statistics())
+            (labels, FamilyNow::of(store))
         });
-        encode_all(&mut encoder, "column_family", &FAMILIES, &families.collect::<Vec<_>>())
+        encode_all(encoder, "column_family", &FAMILIES, &families.collect::<Vec<_>>())
+    }
+}
+
+impl NodeCollector {
+    fn encode_node(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Self(context) = self;
+        let info = context.info();
+        let labels = vec![
+            ("version", info.version.clone()),
+            ("cluster_name", info.cluster_name.clone()),
+            ("partitioner", info.partitioner.clone()),
+        ];
+        encode_all(encoder, "build", &BUILD, &[(labels, ())])?;
+        let troubles = TroubleKind::ALL.map(|kind| {
+            let count = info.troubles.iter().filter(|trouble| trouble.kind == kind).count();
+            (vec![("kind", format!("{kind:?}"))], count as u64)
+        });
+        encode_each(encoder, &NODE, &info)?;
+        encode_all(encoder, "", &TROUBLES, &troubles)?;
+        encode_each(encoder, &STATE, &State::of(context))?;
+        let pools = context.pools().into_iter().map(|it| (vec![("pool", it.pool.clone())], it));
+        encode_all(encoder, "pool", &POOLS, &pools.collect::<Vec<_>>())
+    }
+
+    fn encode_disk(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Self(context) = self;
+        let storage = &context.storage;
+        encode_each(encoder, &COMPACTIONS, &context.compactions())?;
+        encode_each(encoder, &FLUSHES, &Moved::from(storage.flushes()))?;
+        let log = (storage.log_size(), Moved::from(storage.log_syncs()));
+        encode_each(encoder, &COMMIT_LOG, &log)?;
+        let disks = storage.directories().filter_map(|directory| {
+            let labels = vec![("directory", directory.display().to_string())];
+            Some((labels, machine::disk_bytes(directory)?))
+        });
+        encode_all(encoder, "disk", &DISKS, &disks.collect::<Vec<_>>())
+    }
+
+    fn encode_requests(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let (mut calls, mut failures) = (Vec::new(), Vec::new());
+        for it in self.0.requests.calls() {
+            let labels = vec![
+                ("protocol", it.protocol.to_owned()),
+                ("call", it.call.to_owned()),
+                ("level", it.level.to_owned()),
+            ];
+            failures.extend(it.failures.iter().map(|(kind, count)| {
+                ([labels.clone(), vec![("kind", (*kind).to_owned())]].concat(), *count)
+            }));
+            calls.push((labels, Times::from(it.operations)));
+        }
+        encode_all(encoder, "", &REQUESTS, &calls)?;
+        encode_all(encoder, "request", &FAILURES, &failures)
     }
 }
 
@@ -323,11 +224,12 @@ fn encode_all<T: Borrow<M>, M>(
     measures: &[Measure<M>],
     all: &[(Labels, T)],
 ) -> fmt::Result {
-    for Measure { kind, name, help, value } in measures.iter().filter(|_| !all.is_empty()) {
-        let name = format!("{group}_{name}");
-        let mut encoder = encoder.encode_descriptor(&name, help, None, kind.metric())?;
-        for (labels, it) in all {
-            kind.encode(value(it.borrow()), encoder.encode_family(labels)?)?;
+    for measure in measures.iter().filter(|_| !all.is_empty()) {
+        let name = measure.full_name(group);
+        let kind = measure.value.kind();
+        let mut encoder = encoder.encode_descriptor(&name, measure.help, None, kind)?;
+        for (labels, it) in all.iter().filter(|(_, it)| measure.value.is_known(it.borrow())) {
+            measure.value.encode(it.borrow(), encoder.encode_family(labels)?)?;
         }
     }
     Ok(())
@@ -339,51 +241,51 @@ fn encode_each<T>(
     measures: &[Measure<T>],
     of: &T,
 ) -> fmt::Result {
-    for Measure { kind, name, help, value } in measures {
-        let descriptor = encoder.encode_descriptor(name, help, None, kind.metric())?;
-        kind.encode(value(of), descriptor)?;
+    for Measure { name, help, value } in measures {
+        value.encode(of, encoder.encode_descriptor(name, help, None, value.kind())?)?;
     }
     Ok(())
+}
+
+impl<T> Value<T> {
+    /// False for the latencies of what was never done: those of many things are many series.
+    fn is_known(&self, of: &T) -> bool {
+        !matches!(self, Self::Times(times) if times(of).totals.recorded == 0)
+    }
+
+    fn encode(&self, of: &T, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        match self {
+            Self::Counter(value) => ConstCounter::new(value(of)).encode(encoder),
+            Self::Seconds(value) => ConstCounter::new(value(of)).encode(encoder),
+            Self::Gauge(value) => ConstGauge::new(value(of)).encode(encoder),
+            Self::Times(value) => {
+                let Times { totals, histogram } = value(of);
+                let seconds = totals.recorded_nanos as f64 / 1e9;
+                let buckets = buckets(histogram);
+                let count = buckets.iter().map(|(_, count)| count).sum();
+                encoder.encode_histogram::<NoLabelSet>(seconds, count, &buckets, None)
+            }
+        }
+    }
+}
+
+/// Upper bounds in seconds, and the operations between each of them and the one before. Four
+/// buckets of the histogram are one here: bounds that double tell enough, and each is a series.
+fn buckets(histogram: &Histogram) -> Vec<(f64, u64)> {
+    let all = histogram.buckets();
+    let joined = all.chunks(JOINED_BUCKETS).zip(BUCKET_OFFSETS.chunks(JOINED_BUCKETS));
+    let joined = joined.map(|(counts, micros)| {
+        let bound = micros.last().filter(|_| counts.len() == micros.len());
+        (bound.map_or(f64::INFINITY, |micros| *micros as f64 / 1e6), counts.iter().sum())
+    });
+    joined.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kit::manual::{check_part, part};
-
-    const MANUAL: &str = "docs/operations.md";
-
-    /// Rows of the manual for measures whose names begin with that of a group.
-    fn rows<T>(group: &str, measures: &[Measure<T>]) -> String {
-        let row = |Measure { kind, name, help, .. }: &Measure<T>| {
-            let suffix = if matches!(kind, Kind::Gauge) { "" } else { "_total" };
-            format!("| `{PREFIX}_{group}{name}{suffix}` | {help} |\n")
-        };
-        measures.iter().map(row).collect()
-    }
-
-    #[test]
-    fn the_manual_has_the_metrics_and_names_no_others() {
-        let rows = [
-            rows("", &NODE),
-            rows("", &COMPACTIONS),
-            rows("", &MESSAGES),
-            rows("messages_", &DROPPED),
-            rows("", &HINTS),
-            rows("peer_", &ENDPOINTS),
-            rows("peer_", &PEERS),
-            rows("column_family_", &FAMILIES),
-        ];
-        let table = format!("| metric | |\n|---|---|\n{}", rows.concat());
-        check_part(MANUAL, "metrics", &table);
-        let [before, _, after] = part(MANUAL, "metrics");
-        let is_name = |word: &&str| word.starts_with(PREFIX) && word.contains('_');
-        let text = before + &after;
-        let words = text.split(|c: char| !c.is_ascii_lowercase() && c != '_');
-        for name in words.filter(is_name) {
-            assert!(table.contains(&format!("`{name}`")), "{MANUAL} names {name}");
-        }
-    }
+    use crate::base::operations::Operations;
+    use std::time::Duration;
 
     #[test]
     fn the_format_is_the_one_that_a_client_prefers() {
@@ -400,6 +302,19 @@ mod tests {
         for accept in plain.into_iter().chain([prometheus_1, other]) {
             assert_eq!(Format::preferred(accept), Format::Prometheus, "{accept}");
         }
+    }
+
+    #[test]
+    fn buckets_are_joined_and_the_last_has_no_bound() {
+        let operations = Operations::default();
+        for micros in [3, 3, 4, 600_000, 60_000_000] {
+            operations.record(Duration::from_micros(micros));
+        }
+        let buckets = buckets(&operations.histogram());
+        let used: Vec<_> = buckets.iter().filter(|(_, count)| *count > 0).collect();
+        let expected = [(0.000_004, 2), (0.000_008, 1), (1.041_776, 1), (f64::INFINITY, 1)];
+        assert_eq!(used, expected.iter().collect::<Vec<_>>());
+        assert!(buckets.is_sorted_by(|(one, _), (next, _)| one < next));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod error;
 mod families;
 mod http;
 mod jobs;
+mod measures;
 mod metrics;
 pub mod report;
 mod request;

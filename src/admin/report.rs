@@ -1,11 +1,11 @@
 //! Answers of the admin side, as JSON and for `nodetool`. Sizes are in bytes.
 
+use crate::base::operations::Totals;
 use crate::model::schema::ColumnFamilySchema;
 use crate::repair::{FamilyRepair, Progress};
 use crate::storage::caches::CacheStats;
 use crate::storage::compaction::CompactionTotals;
 use crate::storage::database::Trouble;
-use crate::storage::family::Totals;
 use crate::storage::snapshot;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -144,8 +144,8 @@ pub struct Latency {
 impl Latency {
     /// From counters since the start and of lately.
     pub(super) fn new(all: Totals, recent: Totals) -> Self {
-        let mean = |totals: Totals| {
-            (totals.timed > 0).then(|| totals.timed_nanos as f64 / totals.timed as f64 / 1000.0)
+        let mean = |Totals { recorded, recorded_nanos, .. }: Totals| {
+            (recorded > 0).then(|| recorded_nanos as f64 / recorded as f64 / 1000.0)
         };
         Self { count: all.count, mean_micros: mean(all), recent_mean_micros: mean(recent) }
     }

@@ -16,8 +16,7 @@ impl AdminContext {
     pub(super) fn status(&self) -> ClusterStatus {
         let Ring { local, endpoints, mut removed, .. } = self.ring();
         let now_millis = self.clock.coarse_millis();
-        let uptime = self.clock.monotonic().saturating_sub(self.started);
-        let own_start = now_millis.saturating_sub(uptime.as_millis() as u64);
+        let own_start = self.started_millis();
         let now = self.clock.monotonic();
         let heard: BTreeMap<IpAddr, Heard> = self.member.with_gossip(|gossiper, _| {
             let mut heard: BTreeMap<IpAddr, Heard> = gossiper

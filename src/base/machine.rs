@@ -1,8 +1,10 @@
 //! The machine of the server: memory, limits of open files, and priorities of threads.
 
+use rustix::fs::statvfs;
 use rustix::process::{
     Resource, Rlimit, getpriority_process, getrlimit, setpriority_process, setrlimit,
 };
+use rustix::time::{ClockId, clock_gettime};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -125,6 +127,19 @@ pub fn open_files() -> u64 {
         return size;
     }
     fs::read_dir(OPEN_FILES).map_or(0, |files| files.count() as u64)
+}
+
+/// Seconds that this process has computed, on all processors.
+pub fn processor_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Bytes of the file system with this directory: those that may still be written, and all. `None`
+/// if the machine does not tell.
+pub fn disk_bytes(directory: &Path) -> Option<(u64, u64)> {
+    let disk = statvfs(directory).ok()?;
+    Some((disk.f_bavail.saturating_mul(disk.f_frsize), disk.f_blocks.saturating_mul(disk.f_frsize)))
 }
 
 #[cfg(test)]

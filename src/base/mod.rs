@@ -1,4 +1,5 @@
-//! Basics for all layers: time, files, memory budgets, locks, log lines, byte readers.
+//! Basics for all layers: time, files, memory budgets, locks, log lines, byte readers,
+//! counters.
 
 pub mod budget;
 pub mod bytes;
@@ -6,14 +7,17 @@ pub mod clock;
 pub mod context;
 pub mod events;
 pub mod fs;
+pub mod histogram;
 pub mod intake;
 pub mod java;
 pub mod latest;
 pub mod limited_log;
 pub mod lock;
 pub mod machine;
+pub mod operations;
 pub mod runtimes;
 pub mod seats;
 pub mod shared_bytes;
+pub mod striped;
 pub mod utc;
 pub mod worker;

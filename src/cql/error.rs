@@ -3,7 +3,7 @@
 use super::wire::{Level, Malformed, put_int, put_short, put_short_bytes, put_string};
 use crate::model::comparator::hex;
 use crate::schema::ChangeError;
-use crate::service::ServiceError;
+use crate::service::{Failure, ServiceError};
 use std::fmt;
 
 /// Kind of the write that failed.
@@ -285,6 +285,29 @@ impl CqlError {
             ErrorKind::Config => 0x2300,
             ErrorKind::AlreadyExists { .. } => 0x2400,
             ErrorKind::Unprepared { .. } => 0x2500,
+        }
+    }
+}
+
+/// For metrics.
+impl From<&CqlError> for Failure {
+    fn from(error: &CqlError) -> Self {
+        match error.kind {
+            ErrorKind::Unavailable { .. } | ErrorKind::Bootstrapping => Self::Unavailable,
+            ErrorKind::WriteTimeout { .. } | ErrorKind::ReadTimeout { .. } => Self::TimedOut,
+            ErrorKind::Overloaded => Self::TooLarge,
+            ErrorKind::BadCredentials | ErrorKind::Unauthorized => Self::Denied,
+            ErrorKind::Server { .. }
+            | ErrorKind::Truncate
+            | ErrorKind::ReadFailure { .. }
+            | ErrorKind::WriteFailure { .. } => Self::Internal,
+            ErrorKind::Protocol
+            | ErrorKind::FunctionFailure { .. }
+            | ErrorKind::Syntax
+            | ErrorKind::Invalid
+            | ErrorKind::Config
+            | ErrorKind::AlreadyExists { .. }
+            | ErrorKind::Unprepared { .. } => Self::Invalid,
         }
     }
 }

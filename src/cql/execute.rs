@@ -29,7 +29,9 @@ use super::wire::{Few, Level, Value};
 use crate::base::context::TooLarge;
 use crate::model::schema::ColumnFamilySchema;
 use crate::schema::Definitions;
-use crate::service::{Access, BatchError, ConsistencyLevel, Grants, Service};
+use crate::service::{
+    Access, BatchError, ConsistencyLevel, Grants, ProtocolNames, ProtocolRequests, Service,
+};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -43,6 +45,37 @@ pub struct Executor {
     system: System,
     prepared: PreparedStatements,
     chance: Arc<Chance>,
+    requests: Arc<ProtocolRequests>,
+}
+
+/// Statements as metrics name them.
+#[derive(Debug, Clone, Copy)]
+enum Call {
+    Prepare,
+    Select,
+    Modify,
+    Batch,
+    Use,
+    Truncate,
+    Schema,
+}
+
+impl Call {
+    /// Their names, in their order.
+    const NAMES: [&'static str; 7] =
+        ["prepare", "select", "modify", "batch", "use", "truncate", "schema"];
+
+    /// The call of a plan, and whether its consistency level counts.
+    fn of(plan: &Plan) -> (Self, bool) {
+        match plan {
+            Plan::Select(_) => (Self::Select, true),
+            Plan::Modify(_) => (Self::Modify, true),
+            Plan::Batch { .. } => (Self::Batch, true),
+            Plan::Use(_) => (Self::Use, false),
+            Plan::Truncate(_) => (Self::Truncate, false),
+            Plan::Schema(_) => (Self::Schema, false),
+        }
+    }
 }
 
 impl Execute for Executor {
@@ -69,7 +102,10 @@ impl Execute for Executor {
                 let prepared = self.find(id)?;
                 self.run(session, &prepared, parameters, reply).await
             }
-            Work::Batch(batch) => Box::pin(self.batch(session, batch, reply)).await,
+            Work::Batch(batch) => {
+                let request = self.requests.begin(Call::Batch as usize, Some(batch.level as usize));
+                request.end(Box::pin(self.batch(session, batch, reply)).await)
+            }
         }
     }
 
@@ -92,11 +128,21 @@ impl Executor {
     pub fn new(service: Arc<Service>, address: IpAddr, seed: u64) -> Self {
         let system = System::new(address);
         let chance = Arc::new(Chance::new(seed));
-        Self { service, system, prepared: PreparedStatements::default(), chance }
+        let requests = service.requests(ProtocolNames {
+            protocol: "cql",
+            calls: Call::NAMES.to_vec(),
+            levels: Level::names().chain([""]).collect(),
+        });
+        Self { service, system, prepared: PreparedStatements::default(), chance, requests }
     }
 
     /// Parses a text, whose memory is counted: what it says may take much more than its bytes.
     fn prepare(&self, text: &str, keyspace: Option<&str>) -> Result<Prepared, CqlError> {
+        let request = self.requests.begin(Call::Prepare as usize, None);
+        request.end(self.parse(text, keyspace))
+    }
+
+    fn parse(&self, text: &str, keyspace: Option<&str>) -> Result<Prepared, CqlError> {
         let memory = self.service.request();
         memory.take(parse::memory(text)).map_err(|error| match error {
             TooLarge::Alone { .. } => CqlError::invalid(
@@ -128,6 +174,19 @@ impl Executor {
     /// Runs a statement. The parts that are large and seldom are in boxes, since each request
     /// takes the memory of the largest.
     async fn run(
+        &self,
+        session: &Session,
+        prepared: &Prepared,
+        parameters: &Parameters<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), CqlError> {
+        let (call, has_level) = Call::of(&prepared.plan);
+        let level = has_level.then_some(parameters.level as usize);
+        let request = self.requests.begin(call as usize, level);
+        request.end(self.run_plan(session, prepared, parameters, reply).await)
+    }
+
+    async fn run_plan(
         &self,
         session: &Session,
         prepared: &Prepared,

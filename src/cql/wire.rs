@@ -65,6 +65,11 @@ impl Level {
         (Self::LocalOne, "LOCAL_ONE"),
     ];
 
+    /// The names of all, by number.
+    pub(super) fn names() -> impl Iterator<Item = &'static str> {
+        Self::ALL.iter().map(|(_, name)| *name)
+    }
+
     fn from_code(code: u16) -> Result<Self, Malformed> {
         let found = Self::ALL.get(usize::from(code));
         let unknown = || Malformed::new(format!("Unknown code {code} for a consistency level"));

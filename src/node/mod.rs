@@ -192,8 +192,8 @@ impl Node {
         // The ports first: if one is taken, no data are touched.
         let plan = MemoryPlan::of(&settings);
         let memory = Budget::new(plan.requests);
-        let client_ports = ClientPorts::new(&settings, &clock, &memory, front_end);
-        let listeners = client_ports.bind()?;
+        let clients = ClientPorts::new(&settings, &clock, &memory, front_end);
+        let listeners = clients.bind()?;
         let admin = bind_admin(&settings)?;
         let transport = Arc::new(bind_transport(&settings, &clock, &memory)?);
         let schemas = Schemas::read(&settings, &placements, &*fs)?;
@@ -230,22 +230,22 @@ impl Node {
             clock: Arc::clone(&clock),
             started: clock.monotonic(),
             recent: Recent::default(),
+            requests: Arc::clone(&clients.requests),
+            traffic: clients.traffic(),
         };
         let admin = start_admin(admin, &settings, admin_context)?;
-        let hint_sync_interval = hint_sync_interval(settings.commit_log.sync);
-        let service = service(settings, options, register, (&storage, &member), clock);
         Ok(Self {
+            service: service(&settings, options, register, (&storage, &member, &clients), clock),
             listeners,
-            client_ports,
+            client_ports: clients,
             address,
             start_mode,
-            service,
             replica,
             storage,
             admin,
             member,
             transport,
-            hint_sync_interval,
+            hint_sync_interval: hint_sync_interval(settings.commit_log.sync),
             rack_file,
             drain,
             has_joined: false,
@@ -442,25 +442,26 @@ fn hint_sync_interval(sync: CommitLogSync) -> Duration {
 
 /// Operations for clients.
 fn service(
-    settings: Settings,
+    settings: &Settings,
     options: &NodeOptions,
     register: Arc<SchemaRegister>,
-    (storage, member): (&Arc<Database>, &Arc<Member>),
+    (storage, member, ports): (&Arc<Database>, &Arc<Member>, &ClientPorts),
     clock: Arc<dyn Clock>,
 ) -> Arc<Service> {
-    for fault in login_faults(&settings, &options.properties) {
+    for fault in login_faults(settings, &options.properties) {
         log::error!("Authenticator: every login will be refused: {fault}");
     }
-    let authenticator = authenticator(&settings, &options.properties);
+    let authenticator = authenticator(settings, &options.properties);
     Arc::new(Service::new(ServiceOptions {
-        cluster_name: settings.cluster_name,
+        cluster_name: settings.cluster_name.clone(),
         schema: Arc::clone(storage.schema()),
         register,
-        keyspaces: settings.keyspaces,
-        config_text: settings.text,
+        keyspaces: settings.keyspaces.clone(),
+        config_text: settings.text.clone(),
         authenticator,
         clock,
         coordinator: Arc::clone(member.coordinator()),
+        requests: Arc::clone(&ports.requests),
     }))
 }
 

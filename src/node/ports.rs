@@ -5,8 +5,8 @@ use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use crate::config::Settings;
 use crate::config::settings::{CqlSettings, ListenerSettings};
-use crate::server::{Limits, Server, ServerOptions, listen};
-use crate::service::Service;
+use crate::server::{Limits, Server, ServerOptions, Traffic, listen};
+use crate::service::{Requests, Service};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -62,6 +62,8 @@ pub(super) struct Listening {
 pub(super) struct ClientPorts {
     ports: Vec<ClientPort>,
     options: ServerOptions,
+    /// Counts the requests that come by the ports.
+    pub(super) requests: Arc<Requests>,
     front_end: FrontEnd,
 }
 
@@ -96,7 +98,8 @@ impl ClientPorts {
             memory: Arc::clone(memory),
             ..ServerOptions::new(Arc::clone(clock))
         };
-        Self { ports, options, front_end }
+        let requests = Arc::new(Requests::new(Arc::clone(clock)));
+        Self { ports, options, requests, front_end }
     }
 
     /// Binds all ports, except those that are taken and that the node can do without.
@@ -129,6 +132,11 @@ impl ClientPorts {
         if !self.ports.iter().any(|port| matches!(port, ClientPort::Cql(_))) {
             log::info!("CQL is off: CqlPort is not set");
         }
+    }
+
+    /// Counters of the connections.
+    pub(super) fn traffic(&self) -> Arc<Traffic> {
+        Arc::clone(&self.options.traffic)
     }
 
     /// A server with the protocol of each port.

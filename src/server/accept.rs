@@ -107,6 +107,7 @@ impl<'a> Entrance<'a> {
             let line =
                 format_args!("closing the new connection of {peer}: {why}, and none is idle");
             self.shared.reporter.warn(Reason::NoRoom, line);
+            self.shared.traffic.refused();
             return None;
         }
         Some(self.seats.seat(peer))
@@ -119,6 +120,7 @@ impl<'a> Entrance<'a> {
         let (peer, idle) = (ended.peer, ended.idle.as_secs());
         let line = format_args!("closing {peer}, idle for {idle} s, to make room: {why}");
         self.shared.reporter.warn(Reason::Displaced, line);
+        self.shared.traffic.displaced();
         true
     }
 

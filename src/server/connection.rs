@@ -4,7 +4,7 @@ use super::beside::{Beside, Reply, Speaker};
 use super::buffers::Input;
 use super::limits::{Limits, Reason, Reporter};
 use super::worker::Local;
-use super::{Decoded, Protocol, Room, Whole};
+use super::{Decoded, Protocol, Room, Traffic, Whole};
 use crate::base::budget::{Budget, Charge};
 use crate::base::clock::Clock;
 use crate::base::intake::Intake;
@@ -52,6 +52,7 @@ pub(super) struct Shared {
     pub(super) unsent: Arc<Budget>,
     pub(super) reporter: Reporter,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) traffic: Arc<Traffic>,
     /// The threads for long requests.
     pub(super) large: Handle,
     /// Set before `stop` is cancelled: cheaper to ask than the token.
@@ -143,6 +144,7 @@ impl<P: Protocol> Connection<P> {
     /// Serves the client until it leaves, misbehaves, or the server stops.
     pub(super) async fn run(mut self) {
         let (shared, seat) = (Arc::clone(&self.local.shared), Arc::clone(&self.seat));
+        let _open = shared.traffic.begin();
         let mut end = pin!(seat.end().cancelled());
         let mut end_seen = false;
         let mut input = Input::new(Arc::clone(&shared.received));
@@ -259,7 +261,9 @@ impl<P: Protocol> Connection<P> {
                 return Err(self.over_budget());
             }
         }
-        Ok(self.stream.read_buf(&mut input.bytes).await?)
+        let received = self.stream.read_buf(&mut input.bytes).await?;
+        self.local.shared.traffic.received(received);
+        Ok(received)
     }
 
     /// Refuses a request for whose rest there is no memory, and forgets its bytes.
@@ -514,7 +518,10 @@ async fn flush(stream: &TcpStream, shared: &Shared, ready: &mut Vec<u8>) -> Resu
         tokio::task::coop::consume_budget().await;
         match stream.try_write(rest.get(..WRITTEN_AT_ONCE).unwrap_or(rest)) {
             Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
-            Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+            Ok(count) => {
+                shared.traffic.sent(count);
+                rest = rest.get(count..).unwrap_or_default();
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if unsent.is_none() {
                     if shared.unsent.is_used_up() {

@@ -4,7 +4,7 @@ use super::accept::accept;
 use super::connection::Shared;
 use super::limits::{LOG_INTERVAL, Limits, Reporter};
 use super::worker::{LargeRequests, Local, Serve};
-use super::{Protocol, Room};
+use super::{Protocol, Room, Traffic};
 use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use crate::base::intake::Intake;
@@ -41,6 +41,8 @@ pub struct ServerOptions {
     pub memory: Arc<Budget>,
     /// Times idle connections and log lines.
     pub clock: Arc<dyn Clock>,
+    /// Counts connections and their bytes.
+    pub traffic: Arc<Traffic>,
 }
 
 impl ServerOptions {
@@ -52,6 +54,7 @@ impl ServerOptions {
             limits: Limits::default(),
             memory: Budget::new(DEFAULT_MEMORY),
             clock,
+            traffic: Arc::default(),
         }
     }
 }
@@ -102,6 +105,7 @@ impl Server {
             room: Room { memory, longest: limits.max_message_bytes, settings: limits.settings },
             reporter: Reporter::new("alexandra::server", Arc::clone(&options.clock), LOG_INTERVAL),
             clock: options.clock,
+            traffic: options.traffic,
             stopping: AtomicBool::new(false),
             stop: CancellationToken::new(),
             large: large.handle.clone(),

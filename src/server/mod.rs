@@ -8,6 +8,7 @@
 //!       connection  reads, has requests answered, writes
 //!         beside    requests that are answered while later ones are read
 //!       buffers, limits    memory and bounds
+//!       traffic    counters
 //! ```
 
 mod accept;
@@ -18,11 +19,13 @@ mod limits;
 mod listener;
 #[cfg(test)]
 mod tests;
+mod traffic;
 mod worker;
 
 pub use connection::Close;
 pub use limits::Limits;
 pub use listener::{Server, ServerOptions, listen};
+pub use traffic::{Traffic, TrafficTotals};
 
 use crate::base::budget::Budget;
 use std::net::SocketAddr;

@@ -4,7 +4,9 @@
 //! the latter two when the test opens a gate. `user NAME` is answered in its place, and what
 //! follows it is of that user. `NUMBER take BYTES` takes memory.
 
-use super::{Close, Decoded, Protocol, Room, Server, ServerOptions, Whole, listen};
+use super::{
+    Close, Decoded, Protocol, Room, Server, ServerOptions, Traffic, TrafficTotals, Whole, listen,
+};
 use crate::base::budget::{Budget, Charge};
 use crate::kit::clock::ManualClock;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -215,6 +217,27 @@ async fn replies_come_when_they_are_ready() {
     server.gate(1).open.add_permits(1);
     client.expect("1 done").await;
     server.end().await;
+}
+
+#[tokio::test]
+async fn connections_and_their_bytes_are_counted() {
+    let traffic = Arc::<Traffic>::default();
+    let server = Running::start(|options| options.traffic = Arc::clone(&traffic));
+    let (mut client, mut other) = (server.connect().await, server.connect().await);
+    for client in [&mut client, &mut other] {
+        client.send("1 echo hi\n").await;
+        client.expect("1 hi of 127.0.0.1").await;
+    }
+    let open = TrafficTotals {
+        connections: 2,
+        open: 2,
+        received_bytes: 20,
+        sent_bytes: 36,
+        ..TrafficTotals::default()
+    };
+    assert_eq!(traffic.totals(), open);
+    server.end().await;
+    assert_eq!(traffic.totals(), TrafficTotals { open: 0, ..open });
 }
 
 #[tokio::test]

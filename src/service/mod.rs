@@ -12,12 +12,14 @@
 //!     rows         reads of many rows, a page at a time
 //!     describe     keyspaces, ring, splits
 //!     error        the error of all operations
+//!   requests       counts and latencies, by call and consistency level
 //! ```
 
 mod checks;
 mod describe;
 mod error;
 mod login;
+mod requests;
 mod rows;
 
 pub use checks::{
@@ -27,6 +29,7 @@ pub use checks::{
 pub use describe::NodeView;
 pub use error::ServiceError;
 pub use login::{Access, Authenticator, Grants, SimpleAuthenticator, hash_password};
+pub use requests::{CallRequests, Failure, ProtocolNames, ProtocolRequests, Request, Requests};
 pub use rows::{RowRanges, RowsByKey, RowsByRange, SMALL_ANSWER_BYTES, cost};
 
 pub use crate::coordinator::{
@@ -70,6 +73,8 @@ pub struct ServiceOptions {
     pub clock: Arc<dyn Clock>,
     /// Does the work.
     pub coordinator: Arc<Coordinator>,
+    /// Counts what clients ask for.
+    pub requests: Arc<Requests>,
 }
 
 /// Operations of a node for its clients.
@@ -107,6 +112,11 @@ impl Service {
             return Ok(());
         }
         Err(ServiceError::invalid("Login is required before any other API calls"))
+    }
+
+    /// The requests of a protocol, to count them.
+    pub fn requests(&self, names: ProtocolNames) -> Arc<ProtocolRequests> {
+        self.options.requests.of(names)
     }
 
     /// Fails unless the connection may use the data of a keyspace so.

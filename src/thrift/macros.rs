@@ -305,6 +305,12 @@ macro_rules! thrift_service {
         #[allow(clippy::large_enum_variant, reason = "a box would cost more than a copy")]
         pub(super) enum Arguments<'a> { $($method($args<'a>)),* }
 
+        /// The places of the methods in [`METHODS`].
+        #[allow(non_camel_case_types, clippy::allow_attributes)]
+        #[allow(dead_code, reason = "only calls with a consistency level are counted")]
+        #[derive(Debug, Clone, Copy)]
+        pub(super) enum Call { $($method),* }
+
         /// Every method that some generation has.
         pub static METHODS: &[$crate::thrift::reply::Method] = &[
             $($crate::thrift::reply::Method {

@@ -22,6 +22,7 @@ use super::segment::{SMALL_SEGMENT_BYTES, Segment, SegmentMaker};
 use super::signal::{SyncCallback, SyncSignal};
 use crate::base::clock::Clock;
 use crate::base::lock::{Mutex, rank};
+use crate::base::operations::Transfers;
 use crate::storage::log::{HEAD_BYTES, Head, MAX_BODY_BYTES};
 
 /// Buffers that have grown above this are given back after use.
@@ -50,6 +51,8 @@ pub(in crate::storage) struct Appender {
     writer: Mutex<rank::Files, Writer>,
     /// Number of records that the operating system has.
     written: AtomicU64,
+    /// Syncs, and the bytes that were written.
+    pub(super) syncs: Transfers,
 }
 
 /// The active segment, and the bytes to be written to it next.
@@ -219,6 +222,7 @@ impl Appender {
             queue: Mutex::new(queue),
             writer: Mutex::new(writer),
             written: AtomicU64::new(0),
+            syncs: Transfers::default(),
         };
         appender.flush(&mut appender.writer.lock())?;
         segment.file.sync().map_err(|source| LogError::failed("sync", &segment.path, source))?;
@@ -492,7 +496,9 @@ impl Appender {
         if let Err(source) = segment.file.write_all_at(&writer.buffer, *start) {
             return Err(self.fail(LogError::failed("write", &segment.path, source)));
         }
-        let offset = start + writer.buffer.len() as u64;
+        let bytes = writer.buffer.len() as u64;
+        self.syncs.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let offset = start + bytes;
         writer.written = Position { segment: segment.id, offset };
         writer.fresh |= fresh;
         writer.buffer.clear();

@@ -10,6 +10,7 @@ use log::{error, info, warn};
 use crate::base::clock::Clock;
 use crate::base::fs::FileSystem;
 use crate::base::lock::{Mutex, rank};
+use crate::base::operations::Transfers;
 use crate::storage::archive::Archiver;
 use crate::storage::directory;
 use crate::storage::error::FileContext;
@@ -197,6 +198,16 @@ impl CommitLog {
     /// Bytes written into all segments that are needed, those of earlier runs included.
     pub fn total_bytes(&self) -> u64 {
         self.appender.with_live(|live| live.total_bytes())
+    }
+
+    /// Number of segments, those that only wait for the archive included.
+    pub fn segments(&self) -> usize {
+        self.appender.with_live(|live| live.len())
+    }
+
+    /// Syncs since the start, and the bytes that were written.
+    pub fn syncs(&self) -> &Transfers {
+        &self.appender.syncs
     }
 
     /// Column families that keep the oldest segment. Flushing them frees it.

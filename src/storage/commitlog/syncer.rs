@@ -104,6 +104,7 @@ impl Syncer {
         let failed = |source| LogError::failed("sync", &segment.path, source);
         segment.file.sync().map_err(|source| self.appender.fail(failed(source)))?;
         let took = self.clock.monotonic().saturating_sub(began);
+        self.appender.syncs.operations.record(took);
         if took > SLOW_SYNC {
             let (path, took) = (segment.path.display(), took.as_millis());
             warn!("syncing CommitLogSegment({path}) took {took} ms");

@@ -45,6 +45,19 @@ pub enum TroubleKind {
 }
 
 impl TroubleKind {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Drained,
+        Self::Removed,
+        Self::Refused,
+        Self::LogStopped,
+        Self::NoRoom,
+        Self::FlushWaits,
+        Self::MemoryFull,
+        Self::FamilyFailed,
+        Self::Damaged,
+    ];
+
     /// Whether writes are refused, all or those to a column family.
     pub fn refuses_writes(self) -> bool {
         !matches!(self, Self::Refused | Self::FlushWaits | Self::Damaged)

@@ -74,6 +74,7 @@ use crate::base::context::RequestContext;
 use crate::base::events::Events;
 use crate::base::fs::{FileSystem, Lock};
 use crate::base::lock::{Condvar, Mutex, rank};
+use crate::base::operations::Transfers;
 use crate::base::worker::{Gauge, Spawner, Workers};
 use crate::model::schema::{FamilyId, Schema};
 use crate::ring::{Partitioner, RowSamples, Token, TokenRange};
@@ -81,6 +82,7 @@ use compactions::CompactionQueue;
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -302,6 +304,27 @@ impl Core {
     /// Totals of all compactions since the start.
     pub fn compaction_totals(&self) -> CompactionTotals {
         self.compactor.totals()
+    }
+
+    /// Memtables that were written to disk since the start.
+    pub fn flushes(&self) -> &Transfers {
+        &self.environment.flushes
+    }
+
+    /// Bytes in the segments of the commit log that are needed, and the number of all.
+    pub fn log_size(&self) -> (u64, usize) {
+        (self.log.total_bytes(), self.log.segments())
+    }
+
+    /// Syncs of the commit log since the start, and the bytes that were written to it.
+    pub fn log_syncs(&self) -> &Transfers {
+        self.log.syncs()
+    }
+
+    /// The directories of the data, and of the commit log.
+    pub fn directories(&self) -> impl Iterator<Item = &Path> {
+        let Options { data_directories, commit_log_directory, .. } = &self.options;
+        data_directories.iter().chain([commit_log_directory]).map(PathBuf::as_path)
     }
 
     /// Estimated number of due minor compactions, for each family that has any.

@@ -25,6 +25,7 @@ use super::{Components, Core, Database};
 use crate::base::clock::Clock;
 use crate::base::fs::{FileSystem, Lock};
 use crate::base::lock::{Condvar, Mutex};
+use crate::base::operations::Transfers;
 use crate::base::worker::{Gauge, Spawner, Workers};
 use crate::model::schema::{ColumnFamilySchema, FamilyId, Schema};
 use crate::ring::Partitioner;
@@ -323,6 +324,7 @@ pub(in crate::storage) fn new_environment(
         preheats_keys: options.caches.preheats_keys,
         partitioner,
         memtable_memory: AtomicU64::new(0),
+        flushes: Transfers::default(),
         node,
         directory_sync: DirectorySync::default(),
         originals,

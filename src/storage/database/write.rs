@@ -27,8 +27,8 @@ impl Core {
         let clock = &*self.environment.clock;
         let mut ids = mutations.iter().flat_map(|m| &m.families).map(|f| f.family);
         let first = ids.next();
-        let begun =
-            first.map(|first| self.family(first).operations().begin(Operation::Write, clock));
+        let writes = |id| self.family(id).operations(Operation::Write);
+        let begun = first.map(|first| writes(first).begin(clock));
         self.wait_for_memory(may_block)?;
         let applied = self.apply_with_memory(mutations, may_block)?;
         let (Some(mut current), Some(begun)) = (first, begun) else { return Ok(applied) };
@@ -36,12 +36,12 @@ impl Core {
         let mut count = 1;
         for id in ids {
             if id != current {
-                self.family(current).operations().end(Operation::Write, count, begun, clock);
+                writes(current).end(count, begun, clock);
                 (current, count) = (id, 0);
             }
             count += 1;
         }
-        self.family(current).operations().end(Operation::Write, count, begun, clock);
+        writes(current).end(count, begun, clock);
         Ok(applied)
     }
 

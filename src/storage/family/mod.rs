@@ -14,7 +14,7 @@
 //!   claims      keeps an SSTable from being compacted twice
 //!   merges      notes of the last compactions
 //!   caches      key cache and row cache
-//!   operations  counts and latencies; statistics
+//!   statistics  sizes and counts
 //! ```
 //!
 //! Locks: flushing before the manifest, the manifest before the merges, the replaced SSTables and
@@ -24,11 +24,9 @@ mod adopt;
 mod caches;
 mod claims;
 mod exchange;
-mod histogram;
 mod merges;
 mod new_tables;
 mod open;
-mod operations;
 mod pieces;
 mod read;
 mod statistics;
@@ -36,12 +34,10 @@ mod statistics;
 pub use adopt::Originals;
 pub use claims::{Choosable, Claim};
 pub use exchange::Cause;
-pub use histogram::{BUCKET_OFFSETS, Histogram};
 pub use merges::{Merge, MergeNotes, TablesNow};
 pub use new_tables::{FLUSH_TARGET, rows_after_merge};
 pub use open::OpenError;
 pub(in crate::storage) use open::{Found, check_node, find};
-pub use operations::{Begun, Operation, Operations, Totals};
 pub use pieces::Piece;
 pub use statistics::{FamilyStatistics, RowSizes};
 
@@ -61,6 +57,7 @@ use crate::base::events::Events;
 use crate::base::fs::FileSystem;
 use crate::base::latest::Latest;
 use crate::base::lock::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, rank};
+use crate::base::operations::{Operations, Transfers};
 use crate::model::mutation::FamilyMutation;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::ring::{DecoratedKey, Partitioner};
@@ -70,6 +67,17 @@ use merges::Merges;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+
+/// Kinds of operations that are counted and timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// A slice of one row.
+    Read,
+    /// A slice of the rows of a range, which counts once.
+    RangeRead,
+    /// The part of one mutation in the column family.
+    Write,
+}
 
 /// State that all column families of a node share.
 #[derive(Debug)]
@@ -92,6 +100,8 @@ pub struct Environment {
     pub partitioner: Partitioner,
     /// Memory of all memtables, those being flushed included, in bytes.
     pub memtable_memory: AtomicU64,
+    /// Memtables that were written to disk.
+    pub flushes: Transfers,
     /// Number of the node, which its manifests have.
     pub node: NodeId,
     /// Makes new files durable by name.
@@ -162,7 +172,7 @@ pub struct ColumnFamily {
     /// Set while the family is being dropped, and after that.
     refuses_writes: AtomicBool,
     is_dropped: AtomicBool,
-    operations: Operations,
+    operations: [Operations; 3],
     memtable_switches: AtomicU64,
 }
 
@@ -197,9 +207,9 @@ impl ColumnFamily {
         &self.environment
     }
 
-    /// Counters of reads and writes.
-    pub fn operations(&self) -> &Operations {
-        &self.operations
+    /// Counters of reads or writes.
+    pub fn operations(&self, operation: Operation) -> &Operations {
+        &self.operations[operation as usize]
     }
 
     /// The present memtables and SSTables.

@@ -40,7 +40,10 @@ impl ColumnFamily {
         let new = written.inspect_err(|_| discard(&*environment.fs, &temporary))?;
         self.exchange(&[], std::slice::from_ref(&new), Cause::Flushed(memtable))?;
         environment.memtable_memory.fetch_sub(memtable.memory(), Ordering::Relaxed);
-        let took = environment.clock.monotonic().saturating_sub(begun).as_millis();
+        let took = environment.clock.monotonic().saturating_sub(begun);
+        environment.flushes.operations.record(took);
+        environment.flushes.bytes.fetch_add(new.bytes, Ordering::Relaxed);
+        let took = took.as_millis();
         let (path, bytes, rows) = (temporary.with_extension(""), new.bytes, new.properties.rows);
         let path = path.display();
         let line =

@@ -3,10 +3,11 @@
 use super::adopt::OriginalFiles;
 use super::caches::CacheSizes;
 use super::claims::Claims;
-use super::{ColumnFamily, Environment, Operations, View};
+use super::{ColumnFamily, Environment, View};
 use crate::base::fs::FileSystem;
 use crate::base::latest::Latest;
 use crate::base::lock::{Mutex, RwLock};
+use crate::base::operations::Operations;
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::storage::compaction::{Pressure, Thresholds};
@@ -434,7 +435,7 @@ impl ColumnFamily {
             failure: OnceLock::new(),
             refuses_writes: AtomicBool::new(false),
             is_dropped: AtomicBool::new(false),
-            operations: Operations::default(),
+            operations: <[Operations; 3]>::default(),
             memtable_switches: AtomicU64::new(0),
         };
         if manifest.sequence == 0 && !found.originals.is_empty() {

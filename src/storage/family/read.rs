@@ -114,9 +114,10 @@ impl ColumnFamily {
         read: impl FnOnce() -> Result<T, ReadError>,
     ) -> Result<T, ReadError> {
         let clock = &*self.environment.clock;
-        let begun = self.operations.begin(operation, clock);
+        let operations = self.operations(operation);
+        let begun = operations.begin(clock);
         let result = read().inspect_err(|error| self.note_damage(error))?;
-        self.operations.end(operation, 1, begun, clock);
+        operations.end(1, begun, clock);
         Ok(result)
     }
 

@@ -1,8 +1,8 @@
 //! Sizes and counts of a column family at one moment.
 
 use super::super::caches::FamilyCacheStats;
-use super::ColumnFamily;
-use super::operations::{Operation, Totals};
+use super::{ColumnFamily, Operation};
+use crate::base::operations::Totals;
 use std::sync::atomic::Ordering;
 
 /// Sizes, in bytes, and counts of a column family at one moment.
@@ -77,9 +77,9 @@ impl ColumnFamily {
             memtable_memory_bytes: view.memory(),
             memtables_flushing: view.flushing.len(),
             memtable_switches: self.memtable_switches.load(Ordering::Relaxed),
-            reads: self.operations.totals(Operation::Read),
-            range_reads: self.operations.totals(Operation::RangeRead),
-            writes: self.operations.totals(Operation::Write),
+            reads: self.operations(Operation::Read).totals(),
+            range_reads: self.operations(Operation::RangeRead).totals(),
+            writes: self.operations(Operation::Write).totals(),
             caches: self.cache_stats(),
             rows: RowSizes {
                 count: properties().map(|p| p.rows).sum(),

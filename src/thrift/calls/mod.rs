@@ -20,17 +20,17 @@ mod writes;
 
 use super::codec::WireType;
 use super::idl::{
-    BatchInsertArgs, BatchMutateArgs, Cassandra, ColumnOrSuperColumn, DescribeClusterNameArgs,
-    DescribeKeyspaceArgs, DescribeKeyspacesArgs, DescribePartitionerArgs, DescribeRingArgs,
-    DescribeSplitsArgs, DescribeVersionArgs, GetArgs, GetCountArgs, GetKeyRangeArgs,
-    GetRangeSliceArgs, GetRangeSlicesArgs, GetSliceArgs, GetStringListPropertyArgs,
-    GetStringPropertyArgs, InsertArgs, KeySlice, LoginArgs, MultigetArgs, MultigetSliceArgs,
-    RemoveArgs, TokenRange, VERSION,
+    BatchInsertArgs, BatchMutateArgs, Call, Cassandra, ColumnOrSuperColumn, ConsistencyLevel,
+    DescribeClusterNameArgs, DescribeKeyspaceArgs, DescribeKeyspacesArgs, DescribePartitionerArgs,
+    DescribeRingArgs, DescribeSplitsArgs, DescribeVersionArgs, GetArgs, GetCountArgs,
+    GetKeyRangeArgs, GetRangeSliceArgs, GetRangeSlicesArgs, GetSliceArgs,
+    GetStringListPropertyArgs, GetStringPropertyArgs, InsertArgs, KeySlice, LoginArgs, METHODS,
+    MultigetArgs, MultigetSliceArgs, RemoveArgs, TokenRange, VERSION,
 };
 use super::{Encode, List, Map, Set, Text};
 use crate::base::context::RequestContext;
 use crate::config::settings::Release;
-use crate::service::{Access, Service, ServiceError, Session};
+use crate::service::{Access, ProtocolNames, ProtocolRequests, Service, ServiceError, Session};
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -39,12 +39,18 @@ use std::sync::Arc;
 pub struct Calls {
     service: Arc<Service>,
     version: Release,
+    requests: Arc<ProtocolRequests>,
 }
 
 impl Calls {
     /// Calls that a service serves, answered as clients of this generation expect.
     pub fn new(service: Arc<Service>, version: Release) -> Self {
-        Self { service, version }
+        let requests = service.requests(ProtocolNames {
+            protocol: "thrift",
+            calls: METHODS.iter().map(|method| method.name).collect(),
+            levels: ConsistencyLevel::SCHEMA.values.iter().map(|(name, _)| *name).collect(),
+        });
+        Self { service, version, requests }
     }
 }
 
@@ -62,7 +68,7 @@ impl<R: WireType, E: Encode<R>> Encode<R> for Held<E> {
 
 /// The methods with the functions that answer them. Reads, writes, and others for users need a
 /// login where logins are needed, and reads and writes the right to do so in their keyspace; a read
-/// ends when the time for a request is over. Open ones cannot fail.
+/// ends when the time for a request is over. Open ones cannot fail. Reads and writes are counted.
 macro_rules! methods {
     ($($kind:ident $method:ident($args:ident) -> $result:ty = $function:expr;)*) => { $(
         async fn $method(
@@ -70,35 +76,45 @@ macro_rules! methods {
             session: &Session,
             args: &$args<'_>,
         ) -> Result<impl Encode<$result>, ServiceError> {
-            answer!($kind self session args $function)
+            answer!($kind $method self session args $function)
         }
     )* };
 }
 
 macro_rules! answer {
-    (read $calls:ident $session:ident $args:ident $function:expr) => {{
-        $calls.service.check_access($session, &$args.keyspace, Access::Read)?;
-        let mut context = $calls.service.request();
-        let answer = {
-            // Pinned here: moving a future copies room for all its states.
-            let read = pin!(($function)($calls, $args, &mut context));
-            $calls.service.in_time(read).await?
-        };
-        Ok(Held { answer, _context: context })
+    (read $method:ident $calls:ident $session:ident $args:ident $function:expr) => {
+        answer!(counted $method $calls $args async {
+            $calls.service.check_access($session, &$args.keyspace, Access::Read)?;
+            let mut context = $calls.service.request();
+            let answer = {
+                // Pinned here: moving a future copies room for all its states.
+                let read = pin!(($function)($calls, $args, &mut context));
+                $calls.service.in_time(read).await?
+            };
+            Ok::<_, ServiceError>(Held { answer, _context: context })
+        })
+    };
+    (write $method:ident $calls:ident $session:ident $args:ident $function:expr) => {
+        answer!(counted $method $calls $args async {
+            $calls.service.check_access($session, &$args.keyspace, Access::Write)?;
+            ($function)($calls, $args).await
+        })
+    };
+    (counted $method:ident $calls:ident $args:ident $answer:expr) => {{
+        let level = $args.consistency_level as usize;
+        let request = $calls.requests.begin(Call::$method as usize, Some(level));
+        let answer = pin!($answer);
+        request.end(answer.await)
     }};
-    (write $calls:ident $session:ident $args:ident $function:expr) => {{
-        $calls.service.check_access($session, &$args.keyspace, Access::Write)?;
-        ($function)($calls, $args).await
-    }};
-    (user $calls:ident $session:ident $args:ident $function:expr) => {{
+    (user $method:ident $calls:ident $session:ident $args:ident $function:expr) => {{
         $calls.service.check_login($session)?;
         ($function)($calls, $args).await
     }};
-    (open $calls:ident $session:ident $args:ident $function:expr) => {{
+    (open $method:ident $calls:ident $session:ident $args:ident $function:expr) => {{
         let _ = $session;
         Ok(($function)($calls, $args))
     }};
-    (checked $calls:ident $session:ident $args:ident $function:expr) => {{
+    (checked $method:ident $calls:ident $session:ident $args:ident $function:expr) => {{
         let _ = $session;
         ($function)($calls, $args)
     }};

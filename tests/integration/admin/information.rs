@@ -41,6 +41,7 @@ fn metrics_are_there_for_prometheus() {
     node.insert(STANDARD, 0..30);
     let (status, text) = node.request(&["GET /metrics HTTP/1.1", "Host: localhost"], "");
     assert_eq!(status, 200);
+    let call = r#"protocol="thrift",call="insert",level="ONE""#;
     let labels = r#"{keyspace="Keyspace1",column_family="Standard1"}"#;
     for line in [
         format!("alexandra_column_family_writes_total{labels} 30"),
@@ -50,6 +51,13 @@ fn metrics_are_there_for_prometheus() {
         "alexandra_compactions_running 0".to_owned(),
         "# TYPE alexandra_block_cache_hits counter".to_owned(),
         r#"alexandra_peer_up{peer="127.0.0.1"} 1"#.to_owned(),
+        r#"alexandra_troubles{kind="Damaged"} 0"#.to_owned(),
+        format!("alexandra_requests_total{{{call}}} 30"),
+        format!("alexandra_request_duration_seconds_bucket{{le=\"+Inf\",{call}}} 30"),
+        format!("alexandra_request_failures_total{{{call},kind=\"timed_out\"}} 0"),
+        format!("alexandra_column_family_write_duration_seconds_count{labels} 30"),
+        "# TYPE alexandra_commitlog_sync_duration_seconds histogram".to_owned(),
+        "# TYPE process_cpu_seconds counter".to_owned(),
         "alexandra_read_repairs_total 0".to_owned(),
         "alexandra_hints_stored_bytes_total 0".to_owned(),
     ] {

@@ -27,8 +27,8 @@ fn assert_told(node: &Node, kind: &str, takes_writes: bool, text: &str) {
     assert_eq!((code, &health["takes_writes"]), (ready, &json!(takes_writes)), "{health}");
     assert_eq!(health["troubles"][0]["kind"], kind, "{health}");
     let (_, metrics) = node.request(&["GET /metrics HTTP/1.1", "Host: localhost"], "");
-    let troubles = health["troubles"].as_array().unwrap().len();
-    assert!(metrics.contains(&format!("\nalexandra_troubles {troubles}\n")), "{metrics}");
+    let counted = format!("\nalexandra_troubles{{kind=\"{kind}\"}} 1\n");
+    assert!(metrics.contains(&counted), "{metrics}");
     let drained = u8::from(kind == "Drained");
     assert!(metrics.contains(&format!("\nalexandra_drained {drained}\n")), "{metrics}");
     let failed = u8::from(!takes_writes && kind != "Drained");

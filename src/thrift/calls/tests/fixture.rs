@@ -5,7 +5,7 @@ use crate::kit::clock::ManualClock;
 use crate::kit::lone_node::LoneNode;
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
-use crate::service::{Authenticator, Service, ServiceError, ServiceOptions};
+use crate::service::{Authenticator, Requests, Service, ServiceError, ServiceOptions};
 use crate::thrift::calls::{Calls, reads, writes};
 use crate::thrift::codec::{Decode, Reader};
 use crate::thrift::idl::{BatchMutateArgs, GetSliceArgs};
@@ -60,6 +60,7 @@ impl Node {
             keyspaces: Vec::new(),
             config_text: "<Storage/>".to_owned(),
             authenticator: self.authenticator,
+            requests: Arc::new(Requests::new(Arc::clone(&clock) as _)),
             clock,
             coordinator: Arc::clone(&node.coordinator),
         });

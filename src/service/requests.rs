@@ -1,0 +1,234 @@
+//! Requests of clients since the start, by protocol, call and consistency level.
+
+use super::ServiceError;
+use crate::base::clock::Clock;
+use crate::base::operations::{Begun, Operations};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Why a request failed, for metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// It makes no sense.
+    Invalid,
+    /// There is nothing of the name that was asked for.
+    NotFound,
+    /// Too few replicas are alive.
+    Unavailable,
+    /// Too few replicas answered in time.
+    TimedOut,
+    /// It takes more memory than it may, or than is free.
+    TooLarge,
+    /// The client may not do this.
+    Denied,
+    /// Something of ours failed.
+    Internal,
+    /// The client left before the answer, or the answer panicked.
+    Abandoned,
+}
+
+impl Failure {
+    /// All of them with their names in metrics.
+    const ALL: [(Self, &'static str); 8] = [
+        (Self::Invalid, "invalid"),
+        (Self::NotFound, "not_found"),
+        (Self::Unavailable, "unavailable"),
+        (Self::TimedOut, "timed_out"),
+        (Self::TooLarge, "too_large"),
+        (Self::Denied, "denied"),
+        (Self::Internal, "internal"),
+        (Self::Abandoned, "abandoned"),
+    ];
+}
+
+impl From<&ServiceError> for Failure {
+    fn from(error: &ServiceError) -> Self {
+        match error {
+            ServiceError::Invalid(_) => Self::Invalid,
+            ServiceError::TooLarge(_) => Self::TooLarge,
+            ServiceError::NotFound => Self::NotFound,
+            ServiceError::Unavailable => Self::Unavailable,
+            ServiceError::TimedOut => Self::TimedOut,
+            ServiceError::Unauthenticated(_) | ServiceError::Unauthorized(_) => Self::Denied,
+            ServiceError::Internal(_) => Self::Internal,
+        }
+    }
+}
+
+/// Requests of all protocols.
+#[derive(Debug)]
+pub struct Requests {
+    protocols: boxcar::Vec<Arc<ProtocolRequests>>,
+    clock: Arc<dyn Clock>,
+}
+
+/// Requests of one protocol.
+#[derive(Debug)]
+pub struct ProtocolRequests {
+    names: ProtocolNames,
+    /// By call and level. Most pairs are never used.
+    counters: Box<[OnceLock<Box<Counters>>]>,
+    clock: Arc<dyn Clock>,
+}
+
+/// Names for metrics. A front end knows calls and levels by their places here.
+#[derive(Debug, Clone)]
+pub struct ProtocolNames {
+    /// The protocol.
+    pub protocol: &'static str,
+    /// Its calls.
+    pub calls: Vec<&'static str>,
+    /// Its consistency levels; the last is for calls without one.
+    pub levels: Vec<&'static str>,
+}
+
+/// Requests of one call at one level.
+#[derive(Debug, Default)]
+struct Counters {
+    operations: Operations,
+    failures: [AtomicU64; Failure::ALL.len()],
+}
+
+/// Requests of one call at one level, for metrics.
+#[derive(Debug)]
+pub struct CallRequests<'a> {
+    /// The protocol.
+    pub protocol: &'static str,
+    /// The call.
+    pub call: &'static str,
+    /// The consistency level; empty without one.
+    pub level: &'static str,
+    /// Number and latencies, those that failed included.
+    pub operations: &'a Operations,
+    /// Failures by the names of their reasons, those that never came up included: the first
+    /// one is not to be missed.
+    pub failures: Vec<(&'static str, u64)>,
+}
+
+impl Requests {
+    /// No protocol yet.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { protocols: boxcar::Vec::new(), clock }
+    }
+
+    /// The requests of a protocol. Ports of the same one share them; they are added one at a time.
+    pub fn of(&self, names: ProtocolNames) -> Arc<ProtocolRequests> {
+        let mut known = self.protocols.iter().map(|(_, it)| it);
+        if let Some(known) = known.find(|it| it.names.protocol == names.protocol) {
+            return Arc::clone(known);
+        }
+        let places = names.calls.len() * names.levels.len();
+        let counters = (0..places).map(|_| OnceLock::new()).collect();
+        let requests = ProtocolRequests { names, counters, clock: Arc::clone(&self.clock) };
+        let requests = Arc::new(requests);
+        self.protocols.push(Arc::clone(&requests));
+        requests
+    }
+
+    /// What there was, by call and level.
+    pub fn calls(&self) -> impl Iterator<Item = CallRequests<'_>> {
+        self.protocols.iter().flat_map(|(_, protocol)| protocol.calls())
+    }
+}
+
+impl ProtocolRequests {
+    /// Begins a request: the places of its call and its level.
+    pub fn begin(&self, call: usize, level: Option<usize>) -> Request<'_> {
+        let levels = self.names.levels.len();
+        let level = level.unwrap_or(levels - 1);
+        let counters = self.counters[call * levels + level].get_or_init(Box::default);
+        let clock = &*self.clock;
+        let begun = counters.operations.begin(clock);
+        Request { counters, clock, begun, failure: Some(Failure::Abandoned) }
+    }
+
+    fn calls(&self) -> impl Iterator<Item = CallRequests<'_>> {
+        let ProtocolNames { protocol, calls, levels } = &self.names;
+        let names = calls.iter().flat_map(|call| levels.iter().map(move |level| (call, level)));
+        names.zip(&self.counters).filter_map(|((call, level), counters)| {
+            let Counters { operations, failures } = &**counters.get()?;
+            let names = Failure::ALL.into_iter().map(|(_, name)| name);
+            let counts = failures.iter().map(|count| count.load(Ordering::Relaxed));
+            let failures = names.zip(counts).collect();
+            Some(CallRequests { protocol, call, level, operations, failures })
+        })
+    }
+}
+
+/// A request under way. It is counted when this is dropped.
+#[derive(Debug)]
+#[must_use = "a request is counted when it ends"]
+pub struct Request<'a> {
+    counters: &'a Counters,
+    clock: &'a dyn Clock,
+    begun: Begun,
+    failure: Option<Failure>,
+}
+
+impl Request<'_> {
+    /// Ends the request with its answer.
+    pub fn end<T, E>(mut self, answer: Result<T, E>) -> Result<T, E>
+    where
+        for<'e> Failure: From<&'e E>,
+    {
+        self.failure = answer.as_ref().err().map(Failure::from);
+        answer
+    }
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        let Counters { operations, failures } = self.counters;
+        operations.end(1, self.begun, self.clock);
+        if let Some(failure) = self.failure {
+            failures[failure as usize].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kit::clock::ManualClock;
+    use std::time::Duration;
+
+    fn failures(call: &CallRequests<'_>) -> Vec<(&'static str, u64)> {
+        call.failures.iter().copied().filter(|(_, count)| *count > 0).collect()
+    }
+
+    #[test]
+    fn requests_are_counted_by_call_level_and_outcome() {
+        let clock = Arc::new(ManualClock::default());
+        let requests = Requests::new(Arc::clone(&clock) as _);
+        let names = |protocol| ProtocolNames {
+            protocol,
+            calls: vec!["get", "insert"],
+            levels: vec!["ONE", ""],
+        };
+        let [port, same] = [requests.of(names("thrift")), requests.of(names("thrift"))];
+        let _other = requests.of(names("cql"));
+        for answer in [Ok(()), Err(ServiceError::TimedOut), Err(ServiceError::TimedOut)] {
+            let request = port.begin(0, Some(0));
+            clock.advance(Duration::from_micros(3));
+            let _ = request.end(answer);
+        }
+        let _ = same.begin(1, None).end(Err::<(), _>(ServiceError::NotFound));
+        drop(same.begin(1, None));
+        let calls: Vec<_> = requests.calls().collect();
+        assert_eq!(calls.len(), 2);
+        let [gets, inserts] = [&calls[0], &calls[1]];
+        assert_eq!((gets.protocol, gets.call, gets.level), ("thrift", "get", "ONE"));
+        assert_eq!(gets.operations.totals().count, 3);
+        assert_eq!(gets.operations.totals().mean(), Some(Duration::from_micros(3)));
+        assert_eq!(failures(gets), [("timed_out", 2)]);
+        assert_eq!((inserts.call, inserts.level), ("insert", ""));
+        assert_eq!(failures(inserts), [("not_found", 1), ("abandoned", 1)]);
+    }
+
+    #[test]
+    fn the_names_of_failures_are_in_their_places() {
+        for (place, (failure, _)) in Failure::ALL.into_iter().enumerate() {
+            assert_eq!(failure as usize, place);
+        }
+    }
+}
