@@ -2,13 +2,15 @@
 # The whole check of the tree, in the order of what fails fastest: form, lints, tests; and beside the
 # longest of them the documentation.
 #
+# With --all, after that the slow extras: what other programs make of a ring of three nodes.
+#
 # The tests run in the dev profile: it checks arithmetic, and builds several times faster than the
 # release profile, on which two cores would spend most of the run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # The old clients' languages and their Thrift libraries; quick where they are installed already.
-tests/setup.sh
+tests/setup.sh "$@"
 
 cargo fmt --check
 cargo clippy --locked --all-targets -- -D warnings
@@ -27,4 +29,9 @@ RUST_TEST_THREADS="${RUST_TEST_THREADS:-$(($(nproc) * 4))}" cargo test --locked 
 result=0
 wait $! || result=$?
 cat "$computed"
-exit $result
+[ $result = 0 ] || exit $result
+
+if [ "${1:-}" = --all ]; then
+    cargo build --locked
+    tests/monitoring/check.py "${CARGO_TARGET_DIR:-target}/debug/alexandra"
+fi

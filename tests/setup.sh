@@ -4,10 +4,13 @@
 # compiler, which makes their bindings, the CQL driver of Python, and, in a virtual environment
 # below clients/modern, the library of the client there.
 #
+# With --all also what only `tests/run.sh --all` needs: Prometheus, and programs that cause faults.
+#
 # For Debian and its descendants; elsewhere it only says what is missing. It uses sudo unless it is
 # run by root, installs nothing that is there already, and is done at once where all of it is.
 set -eu
 cd "$(dirname "$0")/.."
+extras=${1:-}
 
 missing() {
     command -v cc >/dev/null || echo gcc
@@ -23,6 +26,10 @@ missing() {
     [ -x /usr/bin/ruby ] || echo ruby
     /usr/bin/ruby -e 'require "thrift"' 2>/dev/null || echo ruby-thrift
     command -v thrift >/dev/null || echo thrift-compiler
+    [ "$extras" = --all ] || return 0
+    for program in prometheus faketime strace; do
+        command -v $program >/dev/null || echo $program
+    done
 }
 
 # The library is not in Debian.
