@@ -235,7 +235,8 @@ impl Node {
         };
         let admin = start_admin(admin, &settings, admin_context)?;
         Ok(Self {
-            service: service(&settings, options, register, (&storage, &member, &clients), clock),
+            hint_sync_interval: hint_sync_interval(settings.commit_log.sync),
+            service: service(settings, options, register, (&storage, &member, &clients), clock),
             listeners,
             client_ports: clients,
             address,
@@ -245,7 +246,6 @@ impl Node {
             admin,
             member,
             transport,
-            hint_sync_interval: hint_sync_interval(settings.commit_log.sync),
             rack_file,
             drain,
             has_joined: false,
@@ -442,22 +442,22 @@ fn hint_sync_interval(sync: CommitLogSync) -> Duration {
 
 /// Operations for clients.
 fn service(
-    settings: &Settings,
+    settings: Settings,
     options: &NodeOptions,
     register: Arc<SchemaRegister>,
     (storage, member, ports): (&Arc<Database>, &Arc<Member>, &ClientPorts),
     clock: Arc<dyn Clock>,
 ) -> Arc<Service> {
-    for fault in login_faults(settings, &options.properties) {
+    for fault in login_faults(&settings, &options.properties) {
         log::error!("Authenticator: every login will be refused: {fault}");
     }
-    let authenticator = authenticator(settings, &options.properties);
+    let authenticator = authenticator(&settings, &options.properties);
     Arc::new(Service::new(ServiceOptions {
-        cluster_name: settings.cluster_name.clone(),
+        cluster_name: settings.cluster_name,
         schema: Arc::clone(storage.schema()),
         register,
-        keyspaces: settings.keyspaces.clone(),
-        config_text: settings.text.clone(),
+        keyspaces: settings.keyspaces,
+        config_text: settings.text,
         authenticator,
         clock,
         coordinator: Arc::clone(member.coordinator()),

@@ -126,7 +126,7 @@ impl Runner for World {
         match command.name.as_str() {
             // Options of the program from now on.
             "options" => {
-                self.arguments = ["cli".to_owned()].into_iter().chain(arguments()).collect()
+                self.arguments = ["cli".to_owned()].into_iter().chain(arguments()).collect();
             }
             // Another name of the program.
             "called" => {
