@@ -192,7 +192,8 @@ impl Comparator {
     /// The name that people write so: a number, a UUID, or the text itself, of bytes as well.
     pub fn parse(&self, text: &str) -> Result<Vec<u8>, String> {
         let native = match self {
-            Self::Bytes | Self::Ascii | Self::Utf8 => return Ok(text.into()),
+            Self::Bytes | Self::Utf8 => return Ok(text.into()),
+            Self::Ascii => Native::Ascii,
             Self::Long => Native::Bigint,
             Self::LexicalUuid => Native::Uuid,
             Self::TimeUuid => Native::Timeuuid,
@@ -447,7 +448,7 @@ mod tests {
         }
         assert_eq!(Comparator::Bytes.parse("a").unwrap(), b"a");
         for (class, text) in
-            [("LongType", "a"), ("TimeUUIDType", "a"), ("CompositeType(LongType)", "a")]
+            [("AsciiType", "ä"), ("LongType", "a"), ("CompositeType(LongType)", "a")]
         {
             assert!(registry.resolve(class).unwrap().parse(text).is_err(), "{class}");
         }
