@@ -93,7 +93,7 @@ impl Client {
         self.output.write_all(&self.request)?;
         self.output.flush()?;
 
-        // What is no Thrift may seem to be a name of a gigabyte.
+        // Bytes of another protocol could be read as a name of a gigabyte: names are bounded.
         let head = TBinaryInputProtocol::new(&mut self.input, false).read_message_begin()?;
         self.input.bytes.clear();
         // Rows have no limit that a client could know.

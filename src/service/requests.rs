@@ -125,7 +125,7 @@ impl Requests {
         requests
     }
 
-    /// What there was, by call and level.
+    /// Requests since the start, by call and level.
     pub fn calls(&self) -> impl Iterator<Item = CallRequests<'_>> {
         self.protocols.iter().flat_map(|(_, protocol)| protocol.calls())
     }

@@ -6,7 +6,7 @@ use crate::thrift::Map;
 use crate::thrift::idl::{AuthenticationRequest, Exception, GetStringPropertyArgs, LoginArgs};
 use crate::thrift::remote::{Answer, Call, CallError};
 
-/// What a login needs.
+/// Keyspace and credentials of a login.
 #[derive(Debug, Clone)]
 pub(super) struct Login {
     pub(super) keyspace: String,

@@ -37,7 +37,7 @@ const LISTED: u32 = 100;
 /// are of Java, whose port 8080 speaks JMX.
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What follows a statement.
+/// Next step after a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcome {
     Done,
@@ -92,7 +92,7 @@ impl Session {
         Ok(format!("Connected to: \"{cluster}\" on {host}/{port}"))
     }
 
-    /// What the admin side tells of types, if there is one.
+    /// Types from the admin side; none without one.
     fn ask_types(&self, host: &str, cluster: &str) -> Option<Vec<FamilyTypes>> {
         let client = nodetool::Client::new(host, self.admin_port, None, ADMIN_TIMEOUT).ok()?;
         let info: Info = client.get("/api/v1/info").ok()?;
