@@ -5,11 +5,11 @@ use super::error::CqlError;
 use super::modify::{ModificationPlan, Stamp, Targets};
 use super::rows::{Partition, Row, drop_hidden};
 use super::terms::Values;
-use super::windows::{RowSet, slice_of_rows};
+use super::windows::{MostlyOne, RowSet, slice_of_rows};
 use crate::model::cell::Cell;
 use crate::model::key::RowKey;
 use crate::model::mutation::{FamilyMutation, MutationBuilder, RowMutation};
-use crate::model::schema::{FamilyId, Schema};
+use crate::model::schema::{ColumnFamilySchema, FamilyId, Schema};
 use crate::service::{ConsistencyLevel, RowQuery, Service};
 use std::collections::BTreeMap;
 
@@ -35,13 +35,24 @@ pub(super) async fn mutations(
     items: &[Item<'_>],
     stamp: Stamp<'_>,
     level: ConsistencyLevel,
-) -> Result<Vec<RowMutation>, CqlError> {
+) -> Result<MostlyOne<RowMutation>, CqlError> {
+    // Most requests change one row, and need none of the lists and maps below.
+    if let ([item], Some((family, _))) = (items, items.first().and_then(Item::stored))
+        && !item.plan.reads()
+    {
+        let targets = item.plan.targets(&item.values)?;
+        if let [key] = &targets.keys[..] {
+            let part = Part { item: 0, family, read: Vec::new(), targets: &targets };
+            let one = mutation(service, items, stamp, (item.keyspace(), key), &[part])?;
+            return Ok(one.into_iter().collect());
+        }
+    }
     let targets: Vec<Targets<'_>> =
         items.iter().map(|item| item.plan.targets(&item.values)).collect::<Result<_, _>>()?;
     // By keyspace and key, in the order of the statements.
     let mut rows: BTreeMap<(&str, &RowKey), Vec<Part<'_, '_>>> = BTreeMap::new();
     for (at, (item, targets)) in items.iter().zip(&targets).enumerate() {
-        let Some((family, _)) = item.plan.table.stored() else { continue };
+        let Some((family, _)) = item.stored() else { continue };
         for key in &targets.keys {
             let read = if item.plan.reads() {
                 Box::pin(read_row(service, item.plan, (key, &targets.rows), level)).await?
@@ -49,29 +60,52 @@ pub(super) async fn mutations(
                 Vec::new()
             };
             let part = Part { item: at, family, read, targets };
-            rows.entry((&item.plan.table.keyspace, key)).or_default().push(part);
+            rows.entry((item.keyspace(), key)).or_default().push(part);
         }
     }
-    let mut mutations = Vec::with_capacity(rows.len());
-    for ((keyspace, key), mut parts) in rows {
+    let mut mutations = MostlyOne::with_capacity(rows.len());
+    for (row, mut parts) in rows {
         parts.sort_by_key(|part| part.family);
-        let mut builder = MutationBuilder::new(service.schema(), keyspace, key.as_bytes());
-        let mut family = None;
-        for part in &parts {
-            if family.replace(part.family) != Some(part.family) {
-                builder.family(part.family);
-            }
-            let Item { plan, values } = items[part.item];
-            let own = plan.timestamp(&values)?;
-            let stamp = Stamp { timestamp: own.unwrap_or(stamp.timestamp), ..stamp };
-            let row = present_row(plan, key, &part.read);
-            plan.apply(&mut builder, part.targets, (&values, stamp), row.as_ref())?;
-        }
-        if !builder.is_empty() {
-            mutations.push(checked(builder.finish(), service.schema())?);
-        }
+        mutations.extend(mutation(service, items, stamp, row, &parts)?);
     }
     Ok(mutations)
+}
+
+impl<'i> Item<'i> {
+    fn keyspace(&self) -> &'i str {
+        &self.plan.table.keyspace
+    }
+
+    fn stored(&self) -> Option<(FamilyId, &'i ColumnFamilySchema)> {
+        self.plan.table.stored()
+    }
+}
+
+/// The mutation of a row key, whose parts stand in the order of their families; `None` if nothing
+/// changes.
+fn mutation(
+    service: &Service,
+    items: &[Item<'_>],
+    stamp: Stamp<'_>,
+    (keyspace, key): (&str, &RowKey),
+    parts: &[Part<'_, '_>],
+) -> Result<Option<RowMutation>, CqlError> {
+    let mut builder = MutationBuilder::new(service.schema(), keyspace, key.as_bytes());
+    let mut family = None;
+    for part in parts {
+        if family.replace(part.family) != Some(part.family) {
+            builder.family(part.family);
+        }
+        let Item { plan, values } = items[part.item];
+        let own = plan.timestamp(&values)?;
+        let stamp = Stamp { timestamp: own.unwrap_or(stamp.timestamp), ..stamp };
+        let row = plan.reads().then(|| present_row(plan, key, &part.read)).flatten();
+        plan.apply(&mut builder, part.targets, (&values, stamp), row.as_ref())?;
+    }
+    if builder.is_empty() {
+        return Ok(None);
+    }
+    checked(builder.finish(), service.schema()).map(Some)
 }
 
 /// Refuses what the column families cannot hold: it must not get into a log.

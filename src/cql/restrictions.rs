@@ -418,7 +418,10 @@ pub(super) fn row_key(parts: &[&[u8]]) -> Result<RowKey, CqlError> {
     if parts.len() > 1 && length > MAX_NAME_LENGTH {
         return Err(too_long_key(length));
     }
-    let bytes = rows::partition_key(parts);
+    let bytes = match parts {
+        [only] => Cow::Borrowed(*only),
+        _ => Cow::Owned(rows::partition_key(parts)),
+    };
     if bytes.is_empty() {
         return Err(CqlError::invalid("Key may not be empty"));
     }
