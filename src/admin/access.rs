@@ -139,7 +139,14 @@ mod tests {
     fn settings(token: Option<&str>, token_is_required: bool) -> AdminSettings {
         let token = token.map(str::to_owned);
         let address = LOCAL.into();
-        AdminSettings { address, port: 0, port_is_required: false, token, token_is_required }
+        AdminSettings {
+            address,
+            port: 0,
+            port_is_required: false,
+            token,
+            token_is_required,
+            log_levels: None,
+        }
     }
 
     fn check(

@@ -8,10 +8,12 @@ use super::report::{
 };
 use super::ring_report::HintState;
 use crate::base::clock::Clock;
+use crate::base::latest::Latest;
 use crate::base::machine;
+use crate::config::Settings;
 use crate::config::rack_file::RackFileSource;
 use crate::net::tcp::TcpTransport;
-use crate::node::{Drain, Member};
+use crate::node::{Drain, Member, Reload};
 use crate::repair::{Operation, OperationReport, Stream, StreamsNow};
 use crate::replica::{PoolLoad, Replica};
 use crate::ring::Token;
@@ -28,8 +30,10 @@ use std::time::Duration;
 /// The node as the admin side knows it.
 #[derive(Debug)]
 pub struct AdminContext {
-    /// `ClusterName`.
-    pub cluster_name: String,
+    /// Settings of the node.
+    pub settings: Arc<Latest<Settings>>,
+    /// Changes of them.
+    pub reload: Arc<Reload>,
     /// Its data.
     pub storage: Arc<Database>,
     /// Its part of requests.
@@ -40,8 +44,6 @@ pub struct AdminContext {
     pub transport: Arc<TcpTransport>,
     /// File of racks, if a snitch has one.
     pub rack_file: Option<Arc<RackFileSource>>,
-    /// Class names of the snitches that keyspaces have.
-    pub snitches: Vec<String>,
     /// The way out of its ring.
     pub drain: Arc<Drain>,
     /// The time.
@@ -87,7 +89,7 @@ impl AdminContext {
         let memory = self.storage.memory_use();
         Info {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            cluster_name: self.cluster_name.clone(),
+            cluster_name: self.settings.cluster_name.clone(),
             partitioner: self.storage.partitioner().class_name().to_owned(),
             token: self.own_token(),
             // Others may have made a greater one necessary since the start.

@@ -5,8 +5,9 @@ use super::context::AdminContext;
 use super::error::AdminError;
 use super::resources::{Admin, resources};
 use super::server::Peer;
+use crate::base::latest::Latest;
 use crate::base::limited_log::LimitedLog;
-use crate::config::settings::AdminSettings;
+use crate::config::Settings;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{self, Next};
@@ -16,11 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// All resources, each checked by the guard first.
-pub(super) fn router(context: Arc<AdminContext>, settings: AdminSettings) -> Router {
+pub(super) fn router(context: Arc<AdminContext>) -> Router {
     const NOTHING: &str = "there is nothing here: the resources are below /api/v1/ and at /metrics";
     const OTHER_METHOD: &str = "this resource is not used by this method";
     let log = LimitedLog::new("alexandra::admin", Arc::clone(&context.clock), LOG_INTERVAL);
-    let guarded = Arc::new(Guard { settings, log });
+    let guarded = Arc::new(Guard { settings: Arc::clone(&context.settings), log });
     let router = resources()
         .into_iter()
         .fold(Router::new(), |router, resource| router.route(resource.path, resource.route));
@@ -39,7 +40,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// Decides on requests, and keeps those that it refuses from filling the log.
 #[derive(Debug)]
 struct Guard {
-    settings: AdminSettings,
+    settings: Arc<Latest<Settings>>,
     log: LimitedLog<()>,
 }
 
@@ -52,7 +53,7 @@ async fn guard(
 ) -> Response {
     let (peer, method) = (peer.address(), request.method().clone());
     let path = request.uri().path().to_owned();
-    match access::check(&guard.settings, peer, &method, request.headers()) {
+    match access::check(&guard.settings.admin, peer, &method, request.headers()) {
         Ok(()) if method.is_safe() => next.run(request).await,
         Ok(()) => {
             let response = next.run(request).await;

@@ -23,6 +23,7 @@ mod resources;
 mod ring;
 pub mod ring_report;
 mod server;
+mod settings;
 mod status;
 
 pub use context::AdminContext;

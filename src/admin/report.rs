@@ -486,3 +486,19 @@ pub struct StreamReport {
     /// Bytes so far.
     pub bytes: u64,
 }
+
+/// Levels of the log.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct LogLevels {
+    /// In the form of `RUST_LOG`.
+    pub levels: String,
+}
+
+/// Limits of background work, in megabytes per second; 0 for none.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Throughputs {
+    /// What all compactions together may read.
+    pub compaction: u64,
+    /// What may be fetched from other nodes.
+    pub streams: u64,
+}

@@ -7,6 +7,7 @@ use super::metrics::{self, Format};
 use super::report::{Caches, Done, Snapshot, Thresholds};
 use super::request::{Change, Choice, NoBody, check_keyspace, families, find_family};
 use super::ring_report::AllowedReturn;
+use super::settings;
 use crate::config::settings::PHI_CONVICT_THRESHOLDS;
 use crate::model::schema::{FamilyId, Schema};
 use crate::node::Drained;
@@ -39,8 +40,8 @@ pub(super) struct Resource {
 /// Parts of the node that resources report on.
 #[derive(Debug, Clone)]
 pub(super) struct Admin {
-    context: Arc<AdminContext>,
-    jobs: Jobs,
+    pub(super) context: Arc<AdminContext>,
+    pub(super) jobs: Jobs,
     /// Looks at the disk. Anybody may look, and must not keep an operator from a change.
     looks: Jobs,
 }
@@ -60,7 +61,7 @@ const GET: Method = Method::GET;
 const POST: Method = Method::POST;
 const PUT: Method = Method::PUT;
 
-type Answer<T> = Result<Json<T>, AdminError>;
+pub(super) type Answer<T> = Result<Json<T>, AdminError>;
 
 fn row<T: 'static>(
     method: Method,
@@ -140,6 +141,11 @@ pub(super) fn resources() -> Vec<Resource> {
         look("/api/v1/hints", AdminContext::hints),
         row(POST, "/api/v1/hints/deliver", deliver_hints),
         row(POST, "/api/v1/rack-file", read_rack_file),
+        row(POST, "/api/v1/reload", settings::reload),
+        look("/api/v1/log-levels", |_| settings::present_levels()),
+        row(PUT, "/api/v1/log-levels", settings::set_log_levels),
+        look("/api/v1/throughputs", AdminContext::throughputs),
+        row(PUT, "/api/v1/throughputs", settings::set_throughputs),
         row(GET, "/metrics", prometheus),
     ]
 }
@@ -155,7 +161,7 @@ struct FamilyChoice {
 /// A change that needs no words.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+pub(super) struct Nothing {}
 
 /// The node that a change is about.
 #[derive(Deserialize)]

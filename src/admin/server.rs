@@ -7,7 +7,6 @@ use crate::base::clock::Clock;
 use crate::base::limited_log::LimitedLog;
 use crate::base::machine::ConnectionKind::Operator;
 use crate::base::seats::{Seat, Seats};
-use crate::config::settings::AdminSettings;
 use axum::{Extension, Router};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
@@ -72,7 +71,7 @@ impl AdminServer {
     }
 
     /// Serves on a thread of its own.
-    pub fn start(self, context: AdminContext, settings: AdminSettings) -> io::Result<RunningAdmin> {
+    pub fn start(self, context: AdminContext) -> io::Result<RunningAdmin> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .thread_name("admin-job")
@@ -87,7 +86,7 @@ impl AdminServer {
         let stopped = stop.clone();
         let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
             let context = Arc::new(context);
-            let router = http::router(Arc::clone(&context), settings);
+            let router = http::router(Arc::clone(&context));
             let look = remember(&context);
             runtime.block_on(async {
                 let served = serve(listener, router, Arc::clone(&context.clock), stopped);

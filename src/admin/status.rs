@@ -7,7 +7,7 @@ use super::ring_report::{
 };
 use crate::gossip::{EXTENSIONS_STATE, EndpointState, Gossiper, SCHEMA_STATE, VERSION_STATE};
 use crate::net::extensions;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -49,7 +49,8 @@ impl AdminContext {
         nodes.extend(removed.into_iter().map(removed_status));
         let troubles = self.health().troubles;
         let healthy = troubles.is_empty() && nodes.iter().all(|node| node.healthy);
-        ClusterStatus { cluster_name: self.cluster_name.clone(), local, healthy, troubles, nodes }
+        let cluster_name = self.settings.cluster_name.clone();
+        ClusterStatus { cluster_name, local, healthy, troubles, nodes }
     }
 
     /// Agreement of the nodes, and those that differ.
@@ -67,12 +68,20 @@ impl AdminContext {
             (nodes, held_back_by)
         });
         ClusterDescription {
-            cluster_name: self.cluster_name.clone(),
+            cluster_name: self.settings.cluster_name.clone(),
             partitioner: self.storage.partitioner().class_name().to_owned(),
-            snitches: self.snitches.clone(),
+            snitches: self.snitches(),
             held_back_by,
             ..describe(nodes)
         }
+    }
+}
+
+impl AdminContext {
+    /// The snitches of all keyspaces, by class name.
+    fn snitches(&self) -> Vec<String> {
+        let names = self.settings.keyspaces.iter().map(|it| it.snitch.class_name().to_owned());
+        names.collect::<BTreeSet<_>>().into_iter().collect()
     }
 }
 

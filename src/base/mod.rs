@@ -13,6 +13,7 @@ pub mod java;
 pub mod latest;
 pub mod limited_log;
 pub mod lock;
+pub mod log_levels;
 pub mod machine;
 pub mod operations;
 pub mod runtimes;

@@ -179,6 +179,19 @@ impl Seats {
         self.taken.iter().filter_map(overdue).collect()
     }
 
+    /// Ends all connections of such peers, whatever they are doing.
+    pub fn end_where(&self, is_meant: impl Fn(SocketAddr) -> bool) {
+        for seat in self.taken.iter().filter(|seat| is_meant(seat.peer)) {
+            seat.state.store(ENDING, Ordering::Release);
+            seat.end.cancel();
+        }
+    }
+
+    /// Allows another number of connections from now on. Those that are open stay.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
     /// Number of ending connections.
     fn ending(&mut self) -> usize {
         self.taken.retain(|seat| Arc::strong_count(seat) > 1);

@@ -4,6 +4,7 @@ use super::check_config::refuse;
 use super::offline::components;
 use super::output::Failure;
 use crate::assembly;
+use crate::base::log_levels;
 use crate::base::machine::{self, ConnectionKind};
 use crate::config::{ConfigErrors, Loaded, Loader, Note, NoteLevel, Properties, Settings};
 use crate::model::comparator::ComparatorRegistry;
@@ -14,6 +15,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -83,7 +85,11 @@ pub(super) fn run(arguments: &Arguments, when_ready: impl FnOnce()) -> ExitCode 
         check_file_limit(files, loaded.settings.thrift.max_connections.into());
     }
     loaded.settings.auto_bootstrap |= arguments.bootstrap || properties.bootstrap();
+    if let Err(why) = log_levels::at_start(loaded.settings.admin.log_levels.as_deref()) {
+        log::error!("LogLevels: {why}");
+    }
     let options = NodeOptions {
+        configuration: configuration(arguments, &properties),
         accept_commitlog_loss: arguments.accept_commitlog_loss,
         properties,
         seed: fastrand::u64(..),
@@ -111,14 +117,17 @@ fn check_file_limit(files: u64, max_connections: u64) {
 
 /// Log lines go to standard error; `RUST_LOG` says otherwise which.
 pub(super) fn start_logging(level: &str) {
-    let environment = env_logger::Env::default().default_filter_or(level);
-    // A second logger in one process is refused; the first then serves.
-    let _ = env_logger::Builder::from_env(environment).try_init();
+    log_levels::start(env_logger::Builder::new(), level);
+}
+
+/// The file of the settings, or its directory; `None` for the built-in configuration.
+fn configuration(arguments: &Arguments, properties: &Properties) -> Option<PathBuf> {
+    arguments.config.clone().or_else(|| properties.config_directory())
 }
 
 fn load(arguments: &Arguments, properties: &Properties) -> Result<Loaded, ConfigErrors> {
     let comparators = ComparatorRegistry::default();
-    let path = arguments.config.clone().or_else(|| properties.config_directory());
+    let path = configuration(arguments, properties);
     if path.is_none() {
         log::info!("no configuration was named: the built-in one serves, data below ./data");
     }
@@ -153,13 +162,16 @@ fn serve(
     let stop = CancellationToken::new();
     runtime.block_on(async {
         // Before anything that takes time, so that an early signal ends the start in order.
-        let signals = stop_on_signals(stop.clone(), arguments.detached).map_err(no_runtime)?;
+        let is_managed = arguments.detached || pid_file.is_some() || has_manager();
+        let signals = stop_on_signals(stop.clone(), is_managed).map_err(no_runtime)?;
         if arguments.until_input_ends {
             stop_with_input(stop.clone());
         }
         let _pid_file = pid_file.map(PidFile::claim).transpose()?;
         let failed = |error: NodeError| Failure::with(error.exit_code(), error);
         let mut node = assembly::start(settings, options, components()).map_err(failed)?;
+        // Those of a node that is not a member yet are about the file that it has just read.
+        let reloading = reload_on_hangup(&node, is_managed).map_err(no_runtime)?;
         let joined = tokio::select! {
             biased;
             () = stop.cancelled() => None,
@@ -176,6 +188,7 @@ fn serve(
         }
         let served = node.run(stop).await;
         signals.abort();
+        reloading.abort();
         joined.unwrap_or(Ok(())).and(served).map_err(failed)
     })
 }
@@ -201,14 +214,14 @@ fn announce(node: &Node) {
 
 fn stop_on_signals(
     stop: CancellationToken,
-    detached: bool,
+    is_managed: bool,
 ) -> io::Result<tokio::task::JoinHandle<()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     // Under nohup the server outlives its terminal.
     let hangup = (!ignores_hangup()).then(|| signal(SignalKind::hangup())).transpose()?;
-    // A server without a terminal does, too: the handler stays, and nothing listens to it.
-    let hangup = hangup.filter(|_| !detached);
+    // One that others manage reads its configuration again.
+    let hangup = hangup.filter(|_| !is_managed);
     Ok(tokio::spawn(async move {
         let name = tokio::select! {
             _ = terminate.recv() => "SIGTERM",
@@ -218,6 +231,25 @@ fn stop_on_signals(
         log::info!("{name}: stopping");
         tell_manager(NotifyState::Stopping);
         stop.cancel();
+    }))
+}
+
+/// Whether systemd or its like has started the server.
+fn has_manager() -> bool {
+    std::env::var_os("NOTIFY_SOCKET").is_some() || std::env::var_os("INVOCATION_ID").is_some()
+}
+
+/// Reads the configuration again at each SIGHUP, if the server is managed by others and not by a
+/// terminal.
+fn reload_on_hangup(node: &Node, is_managed: bool) -> io::Result<tokio::task::JoinHandle<()>> {
+    let (reload, mut hangup) = (node.reload(), signal(SignalKind::hangup())?);
+    Ok(tokio::spawn(async move {
+        while is_managed && hangup.recv().await.is_some() {
+            log::info!("SIGHUP: reading the configuration again");
+            let reload = Arc::clone(&reload);
+            // What has happened is in the log.
+            let _ = tokio::task::spawn_blocking(move || reload.run()).await;
+        }
     }))
 }
 

@@ -9,6 +9,7 @@ use super::settings::{
     ThriftSettings,
 };
 use super::xml::Element;
+use crate::base::log_levels;
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -49,7 +50,7 @@ fn own_address(doc: &mut Document<'_>, machine: &dyn Machine) -> IpAddr {
     local
 }
 
-/// Address, port and token of the side for operators.
+/// Settings of the side for operators.
 pub(super) fn admin(
     doc: &mut Document<'_>,
     machine: &dyn Machine,
@@ -82,7 +83,19 @@ pub(super) fn admin(
         port_is_required: is_given || jmx_port.is_some(),
         token,
         token_is_required,
+        log_levels: levels(doc),
     }
+}
+
+/// Levels of the log.
+fn levels(doc: &mut Document<'_>) -> Option<String> {
+    let levels = doc.optional("LogLevels", |value| {
+        let parsed = log_levels::parse(value.text);
+        parsed.map_err(|why| value.refuse(Problem::startup(why)))?;
+        Ok(value.text.to_owned())
+    });
+    doc.show("LogLevels", levels.as_deref().unwrap_or("(those of the start)"));
+    levels
 }
 
 /// Addresses, ports and limits of the side for clients.

@@ -16,7 +16,7 @@ pub fn describe(loaded: &Loaded) -> String {
         writeln!(text, "{}, in the form of {}", settings.origin, settings.release)?;
         let mut section = "";
         for row in elements::ROWS.iter() {
-            let Some(value) = loaded.shown.get(row.path) else { continue };
+            let Some(value) = settings.shown.get(row.path) else { continue };
             if section != row.section {
                 section = row.section;
                 writeln!(text, "\n{section}")?;
@@ -60,8 +60,20 @@ fn write_keyspace(text: &mut String, keyspace: &KeyspaceSettings) -> fmt::Result
 }
 
 fn write_family(text: &mut String, family: &ColumnFamilySettings) -> fmt::Result {
+    writeln!(text, "    {} (line {})", family.schema.name, family.line)?;
+    text.push_str(&family_text(family));
+    Ok(())
+}
+
+/// All settings of a column family, as `check-config` shows them.
+pub fn family_text(family: &ColumnFamilySettings) -> String {
+    let mut text = String::new();
+    write_settings(&mut text, family).expect("a string can always be written to");
+    text
+}
+
+fn write_settings(text: &mut String, family: &ColumnFamilySettings) -> fmt::Result {
     let schema = &family.schema;
-    writeln!(text, "    {} (line {})", schema.name, family.line)?;
     match &schema.kind {
         ColumnFamilyKind::Standard { columns } => {
             writeln!(text, "      Standard, CompareWith = {}", columns.class_name())?;

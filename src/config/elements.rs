@@ -22,6 +22,8 @@ pub(super) struct Row {
 enum Effect {
     /// It is a setting.
     Honoured,
+    /// It is a setting, which changes without a restart.
+    Reloaded,
     /// It is a setting under an old name, in files before 0.6 only.
     Renamed(&'static str),
     /// It is a setting, but there is a better one.
@@ -62,6 +64,7 @@ fn effect(cell: &'static str) -> Effect {
         Some(("deprecated", instead)) => Effect::Deprecated(instead),
         Some(("no effect", reason)) => Effect::Ignored(reason),
         _ if cell == "refused" => Effect::Refused,
+        _ if cell == "reload" => Effect::Reloaded,
         _ => Effect::Honoured,
     }
 }
@@ -93,7 +96,12 @@ impl Row {
 
     #[cfg(test)]
     pub(super) fn is_setting(&self) -> bool {
-        self.effect == Effect::Honoured
+        matches!(self.effect, Effect::Honoured | Effect::Reloaded)
+    }
+
+    /// Whether it changes without a restart.
+    pub(super) fn is_reloaded(&self) -> bool {
+        self.effect == Effect::Reloaded
     }
 
     /// Whether the default is `true`.
@@ -147,7 +155,7 @@ fn review_one(path: &str, line: u32, release: Release, notes: &mut Notes) -> boo
         return false;
     };
     match found.effect {
-        Effect::Honoured | Effect::Refused => {}
+        Effect::Honoured | Effect::Reloaded | Effect::Refused => {}
         Effect::Renamed(instead) if release == Release::V06 => {
             let text = format!("{shown} has no effect from 0.6 on: use {instead} instead");
             notes.warn(line, text);
@@ -198,7 +206,7 @@ mod tests {
     #[test]
     fn the_manual_has_the_rows_of_the_table() {
         let row = |line: &'static str| {
-            let [path, generation, kind, default, _, meaning] = cells(line);
+            let [path, generation, kind, default, effect, meaning] = cells(line);
             let generation = match generation {
                 "" => String::new(),
                 "ours" => "Ours. ".to_owned(),
@@ -207,7 +215,8 @@ mod tests {
             let cell =
                 |cell: &str| if cell.is_empty() { String::new() } else { format!("{cell} ") };
             let (kind, default) = (cell(kind), cell(default));
-            format!("| `{path}` | {kind}| {default}| {generation}{meaning} |\n")
+            let mark = if effect == "reload" { " ↻" } else { "" };
+            format!("| `{path}`{mark} | {kind}| {default}| {generation}{meaning} |\n")
         };
         let lines = TABLE.lines().filter(|line| line.contains('|') && !line.starts_with('#'));
         let rows: String = lines.map(row).collect();

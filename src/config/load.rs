@@ -41,8 +41,6 @@ pub struct Loaded {
     /// By current name the elements below `/Storage` that the file gives; the others have their
     /// defaults.
     pub sources: BTreeMap<&'static str, Source>,
-    /// The settings below `/Storage` as `check-config` shows them.
-    pub(super) shown: BTreeMap<&'static str, String>,
 }
 
 /// Reads configurations.
@@ -116,10 +114,10 @@ impl<'a> Loader<'a> {
             document.notes.info(element.line, text + " where ThriftApiVersion says nothing else");
         }
         elements::review(&root, release, &mut document.notes);
-        let Document { notes, sources, shown, errors, .. } = document;
+        let Document { notes, sources, errors, .. } = document;
         let notes = notes.into_sorted();
         match settings {
-            Some(settings) if errors.is_empty() => Ok(Loaded { settings, notes, sources, shown }),
+            Some(settings) if errors.is_empty() => Ok(Loaded { settings, notes, sources }),
             _ => Err(ConfigErrors { errors, notes }),
         }
     }
@@ -148,8 +146,7 @@ impl<'a> Loader<'a> {
         let mut memory = memory::memtables(doc);
         let checks = do_consistency_checks(doc);
         let column_index_bytes = u64::from(doc.integer("ColumnIndexSizeInKB")) << 10;
-        let problem = "Row warning threshold must be a positive integer";
-        let row_warning = doc.positive("RowWarningThresholdInMB", problem);
+        let row_warning_threshold_bytes = row_warning_threshold_bytes(doc);
         let paths = Paths::read(doc);
         let rotation_threshold_bytes = doc.megabytes("CommitLogRotationThresholdInMB");
         let hints = doc.setting("HintedHandoffEnabled", true, |it| it.boolean("HintedHandoff"));
@@ -157,7 +154,7 @@ impl<'a> Loader<'a> {
         let storage = StorageSettings {
             index_interval: doc.positive("IndexInterval", problem),
             column_index_bytes,
-            row_warning_threshold_bytes: u64::from(row_warning) * MIB,
+            row_warning_threshold_bytes,
             snapshot_before_compaction,
             gc_grace,
             compression: doc.setting("Compression", Compression::Lz4, keyspaces::compression),
@@ -193,6 +190,7 @@ impl<'a> Loader<'a> {
             storage,
             replication,
             keyspaces,
+            shown: std::mem::take(&mut doc.shown),
         })
     }
 
@@ -408,6 +406,11 @@ fn commit_log_sync(doc: &mut Document<'_>) -> Option<CommitLogSync> {
     let millis = doc.at_least(&period?, 1)?;
     doc.show(PERIOD, millis);
     Some(CommitLogSync::Periodic { period: Duration::from_millis(millis.into()) })
+}
+
+fn row_warning_threshold_bytes(doc: &mut Document<'_>) -> u64 {
+    let problem = "Row warning threshold must be a positive integer";
+    u64::from(doc.positive("RowWarningThresholdInMB", problem)) * MIB
 }
 
 /// The mode has no meaning here. A word that 0.6 refuses is an error nevertheless, since such a

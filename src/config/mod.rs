@@ -22,16 +22,18 @@ mod memory;
 pub mod placements;
 pub mod properties;
 pub mod rack_file;
+mod reload;
 pub mod settings;
 pub mod xml;
 
 #[cfg(test)]
 mod tests;
 
-pub use describe::describe;
+pub use describe::{describe, family_text};
 pub use document::Source;
 pub use error::{ConfigError, ConfigErrors, FailureClass, Note, NoteLevel};
 pub use load::{FILE_NAME, Loaded, Loader};
 pub use placements::Placements;
 pub use properties::Properties;
+pub use reload::{Difference, Reloaded};
 pub use settings::Settings;

@@ -40,7 +40,7 @@ impl fmt::Display for Release {
     }
 }
 
-/// All settings of a node. Read once at start and shared; nothing changes it afterwards.
+/// All settings of a node.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The file, or another name of the text.
@@ -84,6 +84,8 @@ pub struct Settings {
     pub replication: ReplicationSettings,
     /// `Keyspaces`, in the order of the file, without `system`.
     pub keyspaces: Vec<KeyspaceSettings>,
+    /// The settings below `/Storage` as `check-config` shows them, by element.
+    pub shown: BTreeMap<&'static str, String>,
 }
 
 /// Between nodes.
@@ -206,6 +208,8 @@ pub struct AdminSettings {
     pub token: Option<String>,
     /// `AdminTokenRequired` (true with a token): whether changes from this machine need it as well.
     pub token_is_required: bool,
+    /// `LogLevels`, in the form of `RUST_LOG`; `None` for those of the start.
+    pub log_levels: Option<String>,
 }
 
 impl fmt::Debug for AdminSettings {
@@ -217,6 +221,7 @@ impl fmt::Debug for AdminSettings {
             .field("port_is_required", &self.port_is_required)
             .field("token", &self.token.as_ref().map(|_| "(set)"))
             .field("token_is_required", &self.token_is_required)
+            .field("log_levels", &self.log_levels)
             .finish()
     }
 }

@@ -98,7 +98,7 @@ impl Coordinator {
 
     /// Replays unfinished batches that this node keeps, in rounds. Never returns.
     pub async fn replay_batches(self: &Arc<Self>) {
-        let mut ticks = interval(TIMEOUTS_OF_A_ROUND * self.rpc_timeout);
+        let mut ticks = interval(TIMEOUTS_OF_A_ROUND * self.rpc_timeout());
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut are_found = false;
         loop {

@@ -91,7 +91,6 @@ pub struct Coordinator {
     /// The writes of former views that may be under way.
     former_writes: Mutex<rank::State, Vec<Weak<()>>>,
     pub(super) local: IpAddr,
-    pub(super) rpc_timeout: Duration,
     pub(super) replica: Arc<Replica>,
     pub(super) messenger: Arc<Messenger>,
     pub(super) hinting: Option<Arc<Hinting>>,
@@ -99,7 +98,7 @@ pub struct Coordinator {
     pub(super) latencies: Latencies,
     /// Numbers of ballots, and pauses.
     pub(super) chance: Mutex<rank::Last, fastrand::Rng>,
-    pub(super) repairs_reads: bool,
+    repairs_reads: AtomicBool,
     /// Comparisons of replicas that go on at a time; more are left out, since each reads a row.
     pub(super) compares: Arc<Semaphore>,
     /// One value of a register is learned at a time.
@@ -211,7 +210,6 @@ impl Coordinator {
             former_writes: Mutex::default(),
             placements,
             local,
-            rpc_timeout,
             replica: options.replica,
             messenger,
             hinting: options.hinting,
@@ -222,7 +220,7 @@ impl Coordinator {
                 reads.dynamic_snitch,
             ),
             chance: Mutex::new(fastrand::Rng::with_seed(options.seed)),
-            repairs_reads: reads.repairs,
+            repairs_reads: AtomicBool::new(reads.repairs),
             compares: Arc::new(Semaphore::new(MAX_COMPARES)),
             learning: Arc::new(Semaphore::new(1)),
             announced: RwLock::default(),
@@ -327,7 +325,7 @@ impl Coordinator {
 
     /// The context of a request.
     pub fn request(&self) -> RequestContext {
-        self.replica.request(usize::MAX, self.rpc_timeout)
+        self.replica.request(usize::MAX, self.rpc_timeout())
     }
 
     /// Does work that would keep the thread of a connection for long on another one.
@@ -343,7 +341,23 @@ impl Coordinator {
     /// be called about ten times in a second, with a monotonic time.
     pub fn upkeep(&self, now: Duration) {
         self.messenger.expire();
-        self.latencies.update(now);
+        self.latencies.update(now, self.rpc_timeout());
+    }
+
+    /// `RpcTimeoutInMillis`: how long replicas are waited for.
+    pub(super) fn rpc_timeout(&self) -> Duration {
+        self.messenger.timeout()
+    }
+
+    /// Whether replicas that lack something get it.
+    pub(super) fn repairs_reads(&self) -> bool {
+        self.repairs_reads.load(Ordering::Relaxed)
+    }
+
+    /// Reads by these settings from now on, except for the snitch.
+    pub fn set_reads(&self, options: &ReadOptions) {
+        self.latencies.set_percentile(options.speculative_percentile);
+        self.repairs_reads.store(options.repairs, Ordering::Relaxed);
     }
 
     /// Counters since the start.
@@ -368,7 +382,7 @@ impl Coordinator {
     pub async fn drain(&self) {
         self.stopping.cancel();
         self.tasks.close();
-        if tokio::time::timeout(self.rpc_timeout, self.tasks.wait()).await.is_err() {
+        if tokio::time::timeout(self.rpc_timeout(), self.tasks.wait()).await.is_err() {
             let left = self.tasks.len();
             log::warn!("{left} tasks of the coordinator still wait for the disk of this node");
         }
@@ -437,7 +451,7 @@ impl Coordinator {
     pub(super) fn begin(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut work = Box::pin(work);
         if work.as_mut().now_or_never().is_none() {
-            let (local, rpc_timeout) = (self.local, self.rpc_timeout);
+            let (local, rpc_timeout) = (self.local, self.rpc_timeout());
             let dynamic_snitch = self.latencies.dynamic_snitch().cloned();
             self.tasks.spawn(async move {
                 let done = tokio::time::timeout(rpc_timeout, work).await;
@@ -485,7 +499,7 @@ impl Coordinator {
         match work.as_mut().now_or_never() {
             Some(done) => done,
             // Seldom, and large.
-            None => Box::pin(tokio::time::timeout(self.rpc_timeout, work))
+            None => Box::pin(tokio::time::timeout(self.rpc_timeout(), work))
                 .await
                 .map_err(|_| CoordinatorError::TimedOut)?,
         }

@@ -1,5 +1,6 @@
 //! How long replicas take, and how long one is waited for before another is asked as well.
 
+use crate::base::latest::Latest;
 use crate::ring::{DynamicSnitch, RecentLatencies};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,8 +25,7 @@ const ENOUGH: u64 = 100;
 #[derive(Debug)]
 pub(super) struct Latencies {
     /// After this percentile of recent answers one more replica is asked; `None`: never.
-    percentile: Option<f64>,
-    most: Duration,
+    percentile: Latest<Option<f64>>,
     rows: SpeculativeDelay,
     ranges: SpeculativeDelay,
     dynamic_snitch: Option<Arc<DynamicSnitch>>,
@@ -58,16 +58,21 @@ impl SpeculativeDelay {
 }
 
 impl Latencies {
-    /// No delay exceeds half of the timeout.
     pub(super) fn new(
         percentile: Option<f64>,
         timeout: Duration,
         dynamic_snitch: Option<Arc<DynamicSnitch>>,
     ) -> Self {
         let (rows, ranges) = (SpeculativeDelay::default(), SpeculativeDelay::default());
-        let latencies = Self { percentile, most: timeout / 2, rows, ranges, dynamic_snitch };
-        latencies.update(Duration::ZERO);
+        let percentile = Latest::new(percentile);
+        let latencies = Self { percentile, rows, ranges, dynamic_snitch };
+        latencies.update(Duration::ZERO, timeout);
         latencies
+    }
+
+    /// Asks one more replica after this percentile from now on; `None`: never.
+    pub(super) fn set_percentile(&self, percentile: Option<f64>) {
+        self.percentile.set(percentile);
     }
 
     /// Notes how long a replica took for a row.
@@ -105,10 +110,11 @@ impl Latencies {
         self.dynamic_snitch.as_ref()
     }
 
-    /// Draws conclusions. To be called some times in a second.
-    pub(super) fn update(&self, now: Duration) {
+    /// Draws conclusions. To be called some times in a second. No delay exceeds half of the
+    /// timeout.
+    pub(super) fn update(&self, now: Duration, timeout: Duration) {
         for delay in [&self.rows, &self.ranges] {
-            delay.update(self.percentile, self.most, now);
+            delay.update(*self.percentile, timeout / 2, now);
         }
         if let Some(dynamic) = &self.dynamic_snitch {
             dynamic.update(now);
@@ -120,20 +126,21 @@ impl Latencies {
 mod tests {
     use super::*;
 
+    const TIMEOUT: Duration = Duration::from_secs(10);
+
     fn row_delay(latencies: &Latencies) -> u128 {
-        latencies.update(Duration::from_secs(1));
+        latencies.update(Duration::from_secs(1), TIMEOUT);
         latencies.row_delay().expect("there is a percentile").as_millis()
     }
 
     #[test]
     fn replicas_that_are_slow_or_silent_do_not_make_all_wait() {
-        let timeout = Duration::from_secs(10);
-        let latencies = Latencies::new(Some(99.0), timeout, None);
+        let latencies = Latencies::new(Some(99.0), TIMEOUT, None);
         assert_eq!(row_delay(&latencies), FIRST_DELAY.as_millis());
         let endpoint = IpAddr::from([127, 0, 0, 2]);
         for _ in 0..300 {
             latencies.record(endpoint, Duration::from_millis(1));
-            latencies.record_answer(endpoint, timeout);
+            latencies.record_answer(endpoint, TIMEOUT);
         }
         assert_eq!(row_delay(&latencies), LEAST_DELAY.as_millis());
         for _ in 0..100 {
@@ -144,6 +151,7 @@ mod tests {
             latencies.record(endpoint, Duration::from_secs(9));
         }
         assert_eq!(row_delay(&latencies), 5000, "all are slow");
-        assert_eq!(Latencies::new(None, timeout, None).row_delay(), None);
+        latencies.set_percentile(None);
+        assert_eq!(latencies.row_delay(), None);
     }
 }

@@ -146,9 +146,9 @@ impl<E: Exchange> Replies for Inbox<E> {
     }
 
     fn on_timeout(&self, _round: u32, missing: &[IpAddr]) {
-        let Coordinator { latencies, rpc_timeout, .. } = &*self.coordinator;
+        let (latencies, waited) = (&self.coordinator.latencies, self.coordinator.rpc_timeout());
         for endpoint in missing.iter().filter(|_| E::IS_READ) {
-            latencies.record_answer(*endpoint, *rpc_timeout);
+            latencies.record_answer(*endpoint, waited);
         }
     }
 }
@@ -267,7 +267,7 @@ impl Coordinator {
                 Event::DeadlinePassed => {
                     requests = question.on_deadline().ok_or(CoordinatorError::TimedOut)?;
                     context.renew();
-                    timing.deadline = Instant::now() + self.rpc_timeout;
+                    timing.deadline = Instant::now() + self.rpc_timeout();
                     timing.restart();
                 }
             }

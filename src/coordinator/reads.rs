@@ -435,7 +435,7 @@ impl Coordinator {
         O: Future<Output = Result<T, CoordinatorError>>,
     {
         let began = Instant::now();
-        let deadline = began + self.rpc_timeout;
+        let deadline = began + self.rpc_timeout();
         let until = if has_others { began + self.local_delay(reading) } else { deadline };
         let mut own = pin!(async {
             let answer = own.as_mut().await;
@@ -494,7 +494,7 @@ impl Coordinator {
 
     /// Delay before other replicas are asked as well.
     fn local_delay(&self, reading: Reading) -> Duration {
-        let most = self.rpc_timeout / 2;
+        let most = self.rpc_timeout() / 2;
         let delay = match reading {
             Reading::Rows(rows) => {
                 let rows = u32::try_from(rows).unwrap_or(u32::MAX);

@@ -177,7 +177,7 @@ impl Coordinator {
         context: &RequestContext,
     ) -> Result<(), CoordinatorError> {
         let Resolved { version, consistent, repairs, .. } = resolved;
-        if repairs.is_empty() || !self.repairs_reads {
+        if repairs.is_empty() || !self.repairs_reads() {
             return Ok(());
         }
         self.update_stats(|stats| stats.repairs += repairs.len() as u64);
@@ -200,7 +200,7 @@ impl Coordinator {
             repairs,
             waiting: BTreeMap::new(),
         };
-        let delay = self.latencies.row_delay().unwrap_or(self.rpc_timeout / 2);
+        let delay = self.latencies.row_delay().unwrap_or(self.rpc_timeout() / 2);
         let exchange = RepairExchange(Arc::clone(&self.schema));
         self.drive(view, write, exchange, Some(delay), &mut context.child()).await
     }
@@ -266,7 +266,7 @@ impl Coordinator {
         row: RowQuery<'_>,
         replicas: &ReadReplicas,
     ) {
-        if replicas.live.len() < 2 || !self.repairs_reads || !self.is_chosen(row.family) {
+        if replicas.live.len() < 2 || !self.repairs_reads() || !self.is_chosen(row.family) {
             return;
         }
         let Ok(permit) = Arc::clone(&self.compares).try_acquire_owned() else { return };

@@ -68,7 +68,7 @@ impl Coordinator {
         if !replicas.iter().all(|replicas| self.may_write(replicas, level)) {
             return Err(CoordinatorError::Unavailable);
         }
-        let deadline = Instant::now() + self.rpc_timeout;
+        let deadline = Instant::now() + self.rpc_timeout();
         let rows = mutations.to_vec().into();
         let requirements = replicas.iter().map(|replicas| replicas.requirement.clone());
         // Rows that each node keeps for itself need none.
@@ -172,7 +172,7 @@ impl Coordinator {
             let answer = if admitted == rows.len() {
                 Some(applying.await)
             } else {
-                timeout(coordinator.rpc_timeout, applying).await.ok()
+                timeout(coordinator.rpc_timeout(), applying).await.ok()
             };
             match answer {
                 Some(answer) => {

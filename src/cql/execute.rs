@@ -30,7 +30,7 @@ use crate::base::context::TooLarge;
 use crate::model::schema::ColumnFamilySchema;
 use crate::schema::Definitions;
 use crate::service::{
-    Access, BatchError, ConsistencyLevel, Grants, ProtocolNames, ProtocolRequests, Service,
+    Access, BatchError, ConsistencyLevel, ProtocolNames, ProtocolRequests, Service,
 };
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ impl Execute for Executor {
         session: &Session,
         user: String,
         password: String,
-    ) -> Result<Option<Grants>, CqlError> {
+    ) -> Result<(), CqlError> {
         Ok(self.service.authenticate(session.login(), user, password).await?)
     }
 }
@@ -193,7 +193,7 @@ impl Executor {
         parameters: &Parameters<'_>,
         reply: &mut Reply<'_>,
     ) -> Result<(), CqlError> {
-        prepared.plan.check_access(session)?;
+        prepared.plan.check_access(&self.service, session)?;
         let bound = prepared.bind(&parameters.values)?;
         let moment = self.moment();
         let values = Values::new(&bound, &moment);
@@ -296,7 +296,7 @@ impl Executor {
                 BatchStatement::Text(text) => Arc::new(self.prepare(text, keyspace.as_deref())?),
                 BatchStatement::Prepared(id) => self.find(id)?,
             };
-            prepared.plan.check_access(session)?;
+            prepared.plan.check_access(&self.service, session)?;
             prepared.check_count(values.len())?;
             statements.push((prepared, values));
         }
@@ -384,7 +384,7 @@ impl Executor {
     ) -> Result<Option<SchemaChange>, CqlError> {
         let in_use = session.keyspace();
         let told = schema::told(statement, in_use.as_deref());
-        session.check_access(&told.keyspace, Access::Write)?;
+        session.check_access(&self.service, &told.keyspace, Access::Write)?;
         let (statement, ground) = (Arc::clone(statement), self.ground(in_use.as_deref()));
         let apply = |now: &Definitions| schema::apply(&statement, &ground, now);
         let is_changed = self.service.change_schema(apply).await?;
@@ -397,7 +397,7 @@ impl Executor {
         let parts = (&*self.service, &self.system);
         let table = TableRef::find(name, in_use.as_deref(), parts)?;
         table.check_writable()?;
-        session.check_access(&table.keyspace, Access::Write)?;
+        session.check_access(&self.service, &table.keyspace, Access::Write)?;
         let Some((id, family)) = table.stored() else { return Ok(()) };
         if ColumnFamilySchema::is_of_cql(&family.name) {
             let (name, ground) = (name.clone(), self.ground(in_use.as_deref()));

@@ -93,9 +93,13 @@ impl Plan {
     }
 
     /// Fails unless the user may use the keyspaces of its tables.
-    pub(super) fn check_access(&self, session: &Session) -> Result<(), CqlError> {
+    pub(super) fn check_access(
+        &self,
+        service: &Service,
+        session: &Session,
+    ) -> Result<(), CqlError> {
         let check = |table: &TableRef, access| match table.stored() {
-            Some(_) => session.check_access(&table.keyspace, access),
+            Some(_) => session.check_access(service, &table.keyspace, access),
             None => Ok(()),
         };
         match self {

@@ -15,7 +15,6 @@ use crate::base::budget::Charge;
 use crate::base::clock::Clock;
 use crate::base::limited_log::LimitedLog;
 use crate::server::{Close, Decoded, Protocol, Room, Whole, catch_panic};
-use crate::service::Grants;
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -57,13 +56,13 @@ pub trait Execute: Send + Sync + 'static {
     /// Whether clients have to log in.
     fn requires_login(&self) -> bool;
 
-    /// Logs a user in, and tells what is granted; `None` for everything.
+    /// Logs a user in.
     fn log_in(
         &self,
         session: &Session,
         user: String,
         password: String,
-    ) -> impl Future<Output = Result<Option<Grants>, CqlError>> + Send;
+    ) -> impl Future<Output = Result<(), CqlError>> + Send;
 }
 
 /// CQL on a port.
@@ -262,7 +261,8 @@ impl<E: Execute> Cql<E> {
         reply: &mut Reply<'_>,
     ) -> Result<(), CqlError> {
         let (user, password) = credentials(token.unwrap_or_default())?;
-        session.log_in(self.executor.log_in(session, user, password).await?);
+        self.executor.log_in(session, user, password).await?;
+        session.log_in();
         reply.auth_success();
         Ok(())
     }

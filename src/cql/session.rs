@@ -4,7 +4,7 @@ use super::error::CqlError;
 use super::events::Registration;
 use super::frame::opcode;
 use crate::base::lock::{Mutex, rank};
-use crate::service::{self, Access, Grants};
+use crate::service::{self, Access, Service};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,8 +21,6 @@ pub struct Session {
     login: service::Session,
     stage: AtomicU8,
     compresses: AtomicBool,
-    /// Set by a login; without them everything is granted.
-    grants: OnceLock<Grants>,
     keyspace: Mutex<rank::State, Option<Arc<str>>>,
     pub(super) registration: OnceLock<Registration>,
 }
@@ -34,7 +32,6 @@ impl Session {
             login: service::Session::from(peer),
             stage: AtomicU8::new(BEGUN),
             compresses: AtomicBool::new(false),
-            grants: OnceLock::new(),
             keyspace: Mutex::new(None),
             registration: OnceLock::new(),
         }
@@ -60,15 +57,14 @@ impl Session {
         *self.keyspace.lock() = Some(Arc::from(keyspace));
     }
 
-    /// The user; `None` if nobody has to log in.
-    pub fn user(&self) -> Option<&str> {
-        self.grants.get().map(|grants| grants.user.as_str())
-    }
-
-    /// Fails unless the user may use the keyspace so, as the access file said at the login.
-    pub fn check_access(&self, keyspace: &str, access: Access) -> Result<(), CqlError> {
-        let Some(grants) = self.grants.get() else { return Ok(()) };
-        grants.check(keyspace, access).map_err(CqlError::unauthorized)
+    /// Fails unless the user may use the keyspace so.
+    pub(super) fn check_access(
+        &self,
+        service: &Service,
+        keyspace: &str,
+        access: Access,
+    ) -> Result<(), CqlError> {
+        service.check_grants(&self.login, keyspace, access).map_err(CqlError::unauthorized)
     }
 
     /// Whether bodies may be compressed.
@@ -99,10 +95,7 @@ impl Session {
     }
 
     /// The login succeeded.
-    pub(super) fn log_in(&self, grants: Option<Grants>) {
-        if let Some(grants) = grants {
-            self.grants.get_or_init(|| grants);
-        }
+    pub(super) fn log_in(&self) {
         self.stage.store(READY, Ordering::Release);
     }
 }

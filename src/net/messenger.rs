@@ -12,6 +12,7 @@ use super::verb::{Channel, Verb};
 use super::{LOG_BURST, LOG_INTERVAL};
 use crate::base::clock::Clock;
 use crate::base::java::TooLong;
+use crate::base::latest::Latest;
 use crate::base::limited_log::LimitedLog;
 use crate::base::lock::{Mutex, MutexGuard, RwLock, rank};
 use crate::model::mutation::RowMutation;
@@ -71,7 +72,7 @@ const SHARDS: usize = 16;
 #[derive(Debug)]
 pub struct Messenger {
     local: IpAddr,
-    timeout: Duration,
+    timeout: Latest<Duration>,
     max_body_bytes: usize,
     clock: Arc<dyn Clock>,
     transport: Arc<dyn Transport>,
@@ -113,7 +114,7 @@ impl Messenger {
         let reporter = LimitedLog::new("alexandra::net", Arc::clone(&clock), LOG_INTERVAL);
         let reporter = reporter.with_burst(LOG_BURST);
         let max_body_bytes = MAX_BODY_BYTES;
-        let cells = RwLock::default();
+        let (timeout, cells) = (Latest::new(timeout), RwLock::default());
         Self { local, timeout, max_body_bytes, clock, transport, reporter, next_id, shards, cells }
     }
 
@@ -160,7 +161,7 @@ impl Messenger {
         let Request { verb, headers, body, tag } = request;
         let message = Message { headers, ..Message::new(id.into(), self.local, verb, body) };
         let message: Arc<[u8]> = message.encode()?.into();
-        let (deadline, missing) = (now + self.timeout, SmallVec::from_slice(to));
+        let (deadline, missing) = (now + *self.timeout, SmallVec::from_slice(to));
         let waiting = Waiting { tag, sent: now, missing, replies: Arc::clone(replies) };
         let mut shard = self.shard(id);
         shard.by_id.insert(id, waiting);
@@ -211,7 +212,7 @@ impl Messenger {
     }
 
     fn pass_on(&self, channel: Channel, message: &Message<'_>, to: IpAddr) -> Result<(), TooLong> {
-        let deadline = self.clock.monotonic() + self.timeout;
+        let deadline = self.clock.monotonic() + *self.timeout;
         self.transport.send(to, channel, message.encode()?.into(), deadline);
         Ok(())
     }
@@ -301,7 +302,12 @@ impl Messenger {
 
     /// Time after which requests expire.
     pub fn timeout(&self) -> Duration {
-        self.timeout
+        *self.timeout
+    }
+
+    /// Gives later requests another time.
+    pub fn set_timeout(&self, timeout: Duration) {
+        self.timeout.set(timeout);
     }
 
     /// Logs a line for which a node gives reason, which may be this one. Of a node that goes on

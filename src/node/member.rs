@@ -13,6 +13,7 @@ mod gossip;
 mod host;
 mod receiver;
 mod registers;
+mod settings;
 mod settle;
 
 pub(super) use settle::JOIN_PATIENCE;
@@ -282,17 +283,6 @@ impl Member {
             log::warn!("that {endpoint} may come back is not saved: {error}");
         }
         Some(is_back)
-    }
-
-    /// Sets the phi above which nodes count as dead, from the next round of gossip on.
-    pub fn set_phi_convict_threshold(&self, threshold: f64) {
-        self.lock().gossiper.detector.threshold = threshold;
-    }
-
-    /// Announces the fingerprint of the settings on which all nodes have to agree. To be called
-    /// before [`Member::run`].
-    pub fn announce_schema(&self, fingerprint: &str) {
-        announce(&mut self.lock().gossiper, SCHEMA_STATE, fingerprint);
     }
 
     /// Reads the state of gossip.

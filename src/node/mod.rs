@@ -6,6 +6,7 @@
 //!     start_mode starts as a member, by joining, or by replacing a node
 //!     schema    keyspaces and tables made over CQL
 //!     fingerprint    hash of the settings on which all nodes have to agree
+//!     reload    settings that change while the node runs
 //!     drain     leaving the ring
 //!     ports     ports of clients, one for each generation of the protocol
 //!     member    the node among others: gossip, messages, coordinator
@@ -17,6 +18,7 @@ mod fingerprint;
 mod handoff;
 mod member;
 mod ports;
+mod reload;
 mod schema;
 mod setup;
 mod start_mode;
@@ -25,6 +27,7 @@ pub use drain::{Drain, Drained};
 pub use handoff::{Handoff, HandoffState};
 pub use member::{Member, MemberOptions};
 pub use ports::{ClientPort, FrontEnd};
+pub use reload::{Reload, ReloadError, Reloaded};
 pub use setup::StorageSetup;
 pub(crate) use setup::family_options;
 
@@ -32,6 +35,7 @@ use crate::admin::{AdminContext, AdminServer, Recent, RunningAdmin};
 use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use crate::base::fs::FileSystem;
+use crate::base::latest::Latest;
 use crate::base::worker::Spawner;
 use crate::config::classes::AuthenticatorName;
 use crate::config::rack_file::RackFileSource;
@@ -59,9 +63,10 @@ use fingerprint::fingerprint;
 use ports::{ClientPorts, Listening, local_address};
 use schema::{Host, SchemaFollower, Schemas};
 use setup::MemoryPlan;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
@@ -76,6 +81,9 @@ const LEAST_HINT_SYNC: Duration = Duration::from_millis(10);
 /// Options of the command line.
 #[derive(Debug, Clone, Default)]
 pub struct NodeOptions {
+    /// The file of the settings, or its directory, which a reload reads again; `None` for the
+    /// built-in configuration.
+    pub configuration: Option<PathBuf>,
     /// Whether a start skips a damaged part of the commit log.
     pub accept_commitlog_loss: bool,
     /// The system properties of 0.6: `-Dpasswd.properties` and others.
@@ -175,6 +183,7 @@ pub struct Node {
     hint_sync_interval: Duration,
     rack_file: Option<Arc<RackFileSource>>,
     drain: Arc<Drain>,
+    reload: Arc<Reload>,
     has_joined: bool,
 }
 
@@ -215,41 +224,66 @@ impl Node {
         let who = (&identity, &start_mode);
         let member = member(&settings, options, schemas.placements.clone(), who, &parts)?;
         member.announce_schema(&fingerprint(&settings, &placements.by_keyspace));
+        let sync = settings.commit_log.sync;
+        let settings = Arc::new(Latest::new(settings));
         let register = register(schemas, &settings, fs, (&storage, &member))?;
-        let drain = Drain::new(Arc::clone(&member), Arc::clone(&transport), Arc::clone(&storage));
-        let rack_file = placements.rack_file;
-        let admin_context = AdminContext {
-            cluster_name: settings.cluster_name.clone(),
+        let node = (&storage, &member, &clients);
+        let service = service(&settings, options, register, node, &clock);
+        let reload = reload::Parts {
+            settings: Arc::clone(&settings),
             storage: Arc::clone(&storage),
-            replica: Arc::clone(&replica),
             member: Arc::clone(&member),
             transport: Arc::clone(&transport),
-            rack_file: rack_file.clone(),
-            snitches: snitches(&settings),
-            drain: Arc::clone(&drain),
-            clock: Arc::clone(&clock),
-            started: clock.monotonic(),
-            recent: Recent::default(),
-            requests: Arc::clone(&clients.requests),
-            traffic: clients.traffic(),
+            service: Arc::clone(&service),
+            limits: Arc::clone(&clients.limits),
         };
-        let admin = start_admin(admin, &settings, admin_context)?;
-        Ok(Self {
-            hint_sync_interval: hint_sync_interval(settings.commit_log.sync),
-            service: service(settings, options, register, (&storage, &member, &clients), clock),
+        let drain = Drain::new(Arc::clone(&member), Arc::clone(&transport), Arc::clone(&storage));
+        let mut node = Self {
+            hint_sync_interval: hint_sync_interval(sync),
+            service,
             listeners,
             client_ports: clients,
             address,
             start_mode,
             replica,
             storage,
-            admin,
+            admin: None,
             member,
             transport,
-            rack_file,
+            rack_file: placements.rack_file,
             drain,
+            reload: Arc::new(Reload::new(options.clone(), reload)),
             has_joined: false,
-        })
+        };
+        node.serve_operators(admin, settings, clock)?;
+        Ok(node)
+    }
+
+    /// Serves operators, if their port could be bound.
+    fn serve_operators(
+        &mut self,
+        server: Option<AdminServer>,
+        settings: Arc<Latest<Settings>>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<(), NodeError> {
+        let Some(server) = server else { return Ok(()) };
+        let running = server.start(AdminContext {
+            settings,
+            reload: Arc::clone(&self.reload),
+            storage: Arc::clone(&self.storage),
+            replica: Arc::clone(&self.replica),
+            member: Arc::clone(&self.member),
+            transport: Arc::clone(&self.transport),
+            rack_file: self.rack_file.clone(),
+            drain: Arc::clone(&self.drain),
+            started: clock.monotonic(),
+            clock,
+            recent: Recent::default(),
+            requests: Arc::clone(&self.client_ports.requests),
+            traffic: self.client_ports.traffic(),
+        });
+        self.admin = Some(running.map_err(NodeError::Admin)?);
+        Ok(())
     }
 
     /// Address for Thrift clients.
@@ -260,6 +294,11 @@ impl Node {
     /// Address for operators; `None` if the default port was taken.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(RunningAdmin::address)
+    }
+
+    /// Reads the configuration again when it is told to.
+    pub fn reload(&self) -> Arc<Reload> {
+        Arc::clone(&self.reload)
     }
 
     /// Becomes a member of its ring. Returns when the ring is known as well as can be expected, or
@@ -411,12 +450,6 @@ fn bind_transport(
     }
 }
 
-/// The snitches of all keyspaces, by class name.
-fn snitches(settings: &Settings) -> Vec<String> {
-    let names = settings.keyspaces.iter().map(|keyspace| keyspace.snitch.class_name().to_owned());
-    names.collect::<BTreeSet<_>>().into_iter().collect()
-}
-
 fn start_replica(
     settings: &Settings,
     storage: &Arc<Database>,
@@ -442,24 +475,22 @@ fn hint_sync_interval(sync: CommitLogSync) -> Duration {
 
 /// Operations for clients.
 fn service(
-    settings: Settings,
+    settings: &Arc<Latest<Settings>>,
     options: &NodeOptions,
     register: Arc<SchemaRegister>,
     (storage, member, ports): (&Arc<Database>, &Arc<Member>, &ClientPorts),
-    clock: Arc<dyn Clock>,
+    clock: &Arc<dyn Clock>,
 ) -> Arc<Service> {
-    for fault in login_faults(&settings, &options.properties) {
+    for fault in login_faults(settings, &options.properties) {
         log::error!("Authenticator: every login will be refused: {fault}");
     }
-    let authenticator = authenticator(&settings, &options.properties);
+    let authenticator = authenticator(settings, &options.properties);
     Arc::new(Service::new(ServiceOptions {
-        cluster_name: settings.cluster_name,
+        settings: Arc::clone(settings),
         schema: Arc::clone(storage.schema()),
         register,
-        keyspaces: settings.keyspaces,
-        config_text: settings.text,
-        authenticator,
-        clock,
+        authenticator: Latest::new(authenticator),
+        clock: Arc::clone(clock),
         coordinator: Arc::clone(member.coordinator()),
         requests: Arc::clone(&ports.requests),
     }))
@@ -509,12 +540,12 @@ fn member(
 /// The register of changes of the schema.
 fn register(
     schemas: Schemas,
-    settings: &Settings,
+    settings: &Arc<Latest<Settings>>,
     fs: Arc<dyn FileSystem>,
     (storage, member): (&Arc<Database>, &Arc<Member>),
 ) -> Result<Arc<SchemaRegister>, NodeError> {
     let Schemas { saved, snitch, .. } = schemas;
-    let host = Host { member: Arc::clone(member), settings: settings.clone(), snitch };
+    let host = Host { member: Arc::clone(member), settings: Arc::clone(settings), snitch };
     let options = RegisterOptions {
         fs,
         data_directories: settings.directories.data.clone(),
@@ -527,16 +558,6 @@ fn register(
     let read = member.coordinator().follow_register(REGISTER_NAME, follower);
     read.map_err(NodeError::Register)?;
     Ok(register)
-}
-
-fn start_admin(
-    server: Option<AdminServer>,
-    settings: &Settings,
-    context: AdminContext,
-) -> Result<Option<RunningAdmin>, NodeError> {
-    let Some(server) = server else { return Ok(None) };
-    let running = server.start(context, settings.admin.clone());
-    running.map(Some).map_err(NodeError::Admin)
 }
 
 fn open_hints(

@@ -3,6 +3,7 @@
 use super::NodeError;
 use crate::base::budget::Budget;
 use crate::base::clock::Clock;
+use crate::base::latest::Latest;
 use crate::config::Settings;
 use crate::config::settings::{CqlSettings, ListenerSettings};
 use crate::server::{Limits, Server, ServerOptions, Traffic, listen};
@@ -62,6 +63,8 @@ pub(super) struct Listening {
 pub(super) struct ClientPorts {
     ports: Vec<ClientPort>,
     options: ServerOptions,
+    /// Limits of the connections.
+    pub(super) limits: Arc<Latest<Limits>>,
     /// Counts the requests that come by the ports.
     pub(super) requests: Arc<Requests>,
     front_end: FrontEnd,
@@ -98,8 +101,9 @@ impl ClientPorts {
             memory: Arc::clone(memory),
             ..ServerOptions::new(Arc::clone(clock))
         };
+        let limits = Arc::new(Latest::new(options.limits.clone()));
         let requests = Arc::new(Requests::new(Arc::clone(clock)));
-        Self { ports, options, requests, front_end }
+        Self { ports, options, limits, requests, front_end }
     }
 
     /// Binds all ports, except those that are taken and that the node can do without.
@@ -142,7 +146,7 @@ impl ClientPorts {
     /// A server with the protocol of each port.
     pub(super) fn server(self, listening: Vec<Listening>, service: &Arc<Service>) -> Server {
         let clock = Arc::clone(&self.options.clock);
-        let mut server = Server::new(self.options);
+        let mut server = Server::with_limits(self.options, self.limits);
         for Listening { listener, port } in listening {
             (self.front_end)(&mut server, listener, &port, service, &clock);
         }

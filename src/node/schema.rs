@@ -3,6 +3,7 @@
 use super::Member;
 use super::setup::family_options;
 use crate::base::fs::FileSystem;
+use crate::base::latest::Latest;
 use crate::config::classes::StrategyName;
 use crate::config::settings::ColumnFamilySettings;
 use crate::config::{Placements, Settings};
@@ -67,7 +68,7 @@ fn placement(replication: &Replication, snitch: &Snitch) -> ReplicaPlacement {
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) member: Arc<Member>,
-    pub(super) settings: Settings,
+    pub(super) settings: Arc<Latest<Settings>>,
     pub(super) snitch: Snitch,
 }
 

@@ -131,6 +131,16 @@ impl Operations {
         last.as_ref().map(|operation| operation.report(self.node.clock.monotonic()))
     }
 
+    /// The limit of fetching, in bytes per second; `None` for none.
+    pub fn rate(&self) -> Option<u64> {
+        self.node.throttle.rate()
+    }
+
+    /// Fetches at most this many bytes per second from now on; `None` for no limit.
+    pub fn set_rate(&self, bytes_per_second: Option<u64>) {
+        self.node.throttle.set(bytes_per_second);
+    }
+
     /// The mode of the node, and its streams of data.
     pub fn streams(&self) -> StreamsNow {
         let running = self.report().filter(|operation| operation.outcome.is_none());

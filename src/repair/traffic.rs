@@ -1,6 +1,7 @@
 //! Streams of data between this node and others, for operators; and the limit of their pace.
 
 use crate::base::clock::Clock;
+use crate::base::latest::Latest;
 use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::schema::FamilyId;
 use std::collections::BTreeMap;
@@ -67,15 +68,25 @@ impl Traffic {
 pub(super) struct Throttle {
     clock: Arc<dyn Clock>,
     /// `None` for no limit.
-    bytes_per_second: Option<u64>,
+    bytes_per_second: Latest<Option<u64>>,
     /// Monotonic time at which all received bytes would have come at that pace.
     due: Mutex<rank::State, Duration>,
 }
 
 impl Throttle {
     pub(super) fn new(clock: Arc<dyn Clock>, bytes_per_second: Option<u64>) -> Self {
-        let bytes_per_second = bytes_per_second.filter(|rate| *rate > 0);
+        let bytes_per_second = Latest::new(bytes_per_second.filter(|rate| *rate > 0));
         Self { clock, bytes_per_second, due: Mutex::default() }
+    }
+
+    /// The present pace.
+    pub(super) fn rate(&self) -> Option<u64> {
+        *self.bytes_per_second
+    }
+
+    /// Goes at another pace from now on; `None` for no limit.
+    pub(super) fn set(&self, bytes_per_second: Option<u64>) {
+        self.bytes_per_second.set(bytes_per_second.filter(|rate| *rate > 0));
     }
 
     /// Waits until this number of further bytes is allowed.
@@ -87,7 +98,7 @@ impl Throttle {
     }
 
     fn pause(&self, bytes: usize) -> Duration {
-        let Some(rate) = self.bytes_per_second else { return Duration::ZERO };
+        let Some(rate) = *self.bytes_per_second else { return Duration::ZERO };
         let now = self.clock.monotonic();
         let mut due = self.due.lock();
         *due = (*due).max(now) + Duration::from_secs_f64(bytes as f64 / rate as f64);
@@ -125,6 +136,7 @@ mod tests {
         clock.advance(Duration::from_secs(5));
         // Unused time is not made up for.
         assert_eq!(throttle.pause(100), Duration::from_millis(100));
-        assert_eq!(Throttle::new(clock, Some(0)).pause(1 << 30), Duration::ZERO);
+        throttle.set(Some(0));
+        assert_eq!(throttle.pause(1 << 30), Duration::ZERO);
     }
 }

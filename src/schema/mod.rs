@@ -7,6 +7,7 @@
 //!   file          the file that holds it
 //!   families      tables as column families, with their settings
 //!   recall        definitions that a snapshot holds
+//!   configured    changes of what `storage-conf.xml` defines
 //!   register      changes the definitions of a node, and makes its database follow
 //! ```
 //!
@@ -14,6 +15,7 @@
 //! records and messages have the stored name. DROP and TRUNCATE end its use forever, so that
 //! nothing old reaches a later table.
 
+mod configured;
 mod definitions;
 mod encoding;
 mod families;
@@ -23,6 +25,7 @@ mod register;
 #[cfg(test)]
 mod tests;
 
+pub use configured::ConfiguredChange;
 pub use definitions::{
     Definitions, DroppedColumn, KeyspaceDefinition, PropertyValue, Replication, TableDefinition,
 };

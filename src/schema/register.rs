@@ -126,6 +126,17 @@ impl SchemaRegister {
         Ok(Self { options, current, state })
     }
 
+    /// Keeps all others from a change.
+    pub(super) fn lock(&self) -> impl Sized {
+        self.state.lock()
+    }
+
+    /// The data of the node, its placements and its settings.
+    pub(super) fn parts(&self) -> (&Database, &KeyspacePlacements, &dyn SchemaHost) {
+        let RegisterOptions { storage, placements, host, .. } = &self.options;
+        (storage, placements, &**host)
+    }
+
     /// The definitions now.
     pub fn definitions(&self) -> Arc<Definitions> {
         Arc::clone(&self.current.borrow())
@@ -173,7 +184,7 @@ impl SchemaRegister {
         let families = families(&next).map_err(ChangeError::Conflict)?;
         let schema = self.options.storage.schema();
         let dropped = dropped(schema, &families);
-        self.save(&dropped, &next)?;
+        self.save(&dropped, |it| next.table(&it.keyspace, it.table_name()).is_none())?;
         state.leftovers.extend(dropped.into_iter().map(|id| names(schema, id)));
         let saved = SavedSchema { definitions: next, leftovers: state.leftovers.clone() };
         let RegisterOptions { fs, data_directories, .. } = &self.options;
@@ -205,25 +216,27 @@ impl SchemaRegister {
                     .to_owned(),
             ));
         }
-        self.save(&[id], &self.definitions())?;
+        self.save(&[id], |_| false)?;
         let emptied = self.options.storage.discard_all(id);
         emptied.map_err(|error| ChangeError::Database(error.into()))
     }
 
-    /// Takes snapshots of the keyspaces of column families that are about to lose their data, if
-    /// they have any. A restore takes a snapshot for all that its keyspace had.
-    fn save<E>(&self, families: &[FamilyId], next: &Definitions) -> Result<(), ChangeError<E>> {
+    /// Takes snapshots of the keyspaces of column families that are about to be dropped or emptied,
+    /// if they have data. A restore takes a snapshot for all that its keyspace had.
+    pub(super) fn save<E>(
+        &self,
+        families: &[FamilyId],
+        is_dropped: impl Fn(&ColumnFamilySchema) -> bool,
+    ) -> Result<(), ChangeError<E>> {
         let storage = &self.options.storage;
         let mut saved: Vec<&str> = Vec::new();
         for id in families {
             let (family, statistics) = (storage.family(*id), storage.family(*id).statistics());
             let has_data = statistics.live_bytes > 0 || statistics.memtable_operations > 0;
-            let ColumnFamilySchema { keyspace, name, .. } = &**family.schema();
+            let keyspace = &family.schema().keyspace;
             if has_data && !saved.contains(&keyspace.as_str()) {
                 let table = family.schema().table_name();
-                let stays = next.table(keyspace, table).is_some();
-                let is_truncated = stays || !ColumnFamilySchema::is_of_cql(name);
-                let what = if is_truncated { "truncated" } else { "dropped" };
+                let what = if is_dropped(family.schema()) { "dropped" } else { "truncated" };
                 let tag = format!("{what}-{table}");
                 storage.snapshot(Some(keyspace), Some(&tag)).map_err(ChangeError::Snapshot)?;
                 saved.push(keyspace);

@@ -95,8 +95,9 @@ impl<'a> Entrance<'a> {
     /// A seat for a new connection. Without room the one that has been idle the longest is closed
     /// for it, and if none is idle the new one.
     async fn admit(&mut self, peer: SocketAddr) -> Option<Arc<Seat>> {
+        let Limits { settings, max_connections, .. } = &**self.shared.limits;
+        self.seats.set_limit(*max_connections);
         let no_room = if self.seats.are_taken() {
-            let Limits { settings, max_connections, .. } = &self.shared.limits;
             Some(format!("{settings}MaxConnections allows {max_connections}"))
         } else {
             (Client.files_lacking() > 0).then(|| NO_FILES.to_owned())
@@ -127,7 +128,7 @@ impl<'a> Entrance<'a> {
     /// Ends connections that have been idle for too long, and as many as data and operators need
     /// files.
     async fn sweep(&mut self) {
-        let Limits { settings, idle_timeout, .. } = &self.shared.limits;
+        let Limits { settings, idle_timeout, .. } = &**self.shared.limits;
         for ended in idle_timeout.map_or_else(Vec::new, |limit| self.seats.end_idle_for(limit)) {
             let (peer, idle) = (ended.peer, ended.idle.as_secs());
             let line =

@@ -8,6 +8,7 @@ use super::{Decoded, Protocol, Room, Traffic, Whole};
 use crate::base::budget::{Budget, Charge};
 use crate::base::clock::Clock;
 use crate::base::intake::Intake;
+use crate::base::latest::Latest;
 use crate::base::seats::Seat;
 use futures_util::FutureExt;
 use std::future::poll_fn;
@@ -44,7 +45,7 @@ const MAX_DROPPED_BYTES: u64 = 1 << 20;
 /// State that all connections of a server share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) limits: Limits,
+    pub(super) limits: Arc<Latest<Limits>>,
     pub(super) room: Room,
     /// The part of the memory for unfinished requests.
     pub(super) received: Arc<Intake>,

@@ -8,6 +8,7 @@ use super::{Protocol, Room, Traffic};
 use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use crate::base::intake::Intake;
+use crate::base::latest::Latest;
 use crate::base::runtimes::{RuntimeEnd, Runtimes};
 use std::io;
 use std::net::SocketAddr;
@@ -78,12 +79,19 @@ pub(super) struct Port {
 pub struct Server {
     ports: Vec<Port>,
     options: ServerOptions,
+    limits: Arc<Latest<Limits>>,
 }
 
 impl Server {
     /// A server without ports.
     pub fn new(options: ServerOptions) -> Self {
-        Self { ports: Vec::new(), options }
+        let limits = Arc::new(Latest::new(options.limits.clone()));
+        Self::with_limits(options, limits)
+    }
+
+    /// The same with limits that may change, but for those of memory and of the longest request.
+    pub fn with_limits(options: ServerOptions, limits: Arc<Latest<Limits>>) -> Self {
+        Self { ports: Vec::new(), options, limits }
     }
 
     /// Adds a port, whose connections speak this protocol.
@@ -94,8 +102,8 @@ impl Server {
     /// Serves until `stop` is cancelled. Then it accepts no more, lets requests under way end (at
     /// most [`Limits::drain`]) and closes all connections.
     pub async fn run(self, stop: CancellationToken) -> io::Result<()> {
-        let Self { ports, options } = self;
-        let ServerOptions { limits, memory, .. } = options;
+        let Self { ports, options, limits } = self;
+        let memory = options.memory;
         // Received requests must be decoded and executed, whatever waits to be sent.
         let received = memory.part(limits.receive_budget_bytes.min(memory.limit() / 4 * 3));
         let large = LargeRequests::start()?;

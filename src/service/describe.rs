@@ -44,7 +44,7 @@ impl Service {
         let ring = self.options.coordinator.ring();
         let partitioner = self.options.coordinator.partitioner();
         let tokens = ring.token(address).map(|token| partitioner.format_token(token));
-        let mut names = self.options.keyspaces.iter().map(|keyspace| keyspace.name.as_str());
+        let mut names = self.keyspaces().iter().map(|keyspace| keyspace.name.as_str());
         let placement = names.find_map(|name| self.options.coordinator.placement(name));
         let topology = placement.map_or(Topology::Octets, |it| it.snitch.topology());
         NodeView {
@@ -68,7 +68,7 @@ impl Service {
 
     /// The keyspaces as configured.
     pub fn keyspaces(&self) -> &[KeyspaceSettings] {
-        &self.options.keyspaces
+        &self.options.settings.keyspaces
     }
 
     /// Keyspaces, tables and types that were made over CQL.
@@ -84,12 +84,12 @@ impl Service {
 
     /// `ClusterName`.
     pub fn cluster_name(&self) -> &str {
-        &self.options.cluster_name
+        &self.options.settings.cluster_name
     }
 
     /// Text of the configuration file.
     pub fn config_text(&self) -> &str {
-        &self.options.config_text
+        &self.options.settings.text
     }
 
     /// Class name of the partitioner.
@@ -99,8 +99,7 @@ impl Service {
 
     /// A column family as configured.
     pub fn settings(&self, family: &ColumnFamilySchema) -> Option<&ColumnFamilySettings> {
-        let keyspace =
-            self.options.keyspaces.iter().find(|keyspace| keyspace.name == family.keyspace)?;
+        let keyspace = self.keyspaces().iter().find(|it| it.name == family.keyspace)?;
         keyspace.column_family(&family.name)
     }
 

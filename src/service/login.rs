@@ -130,23 +130,57 @@ impl Service {
         let asked = keyspace.to_owned();
         let what = format_args!(" for keyspace {}", shown(keyspace)).to_string();
         let check = move |simple: &SimpleAuthenticator| simple.check(&asked, &credentials);
-        *session.grants.lock() = self.in_turn(session, &what, check).await?;
-        session.logged_in.store(true, Ordering::Relaxed);
+        self.grant(session, self.in_turn(session, &what, check).await?);
         Ok(())
     }
 
-    /// Logs a user in by the password alone, and tells which keyspaces are granted; `None` for all,
-    /// where nobody has to log in.
+    /// Logs a user in by the password alone.
     pub async fn authenticate(
         &self,
         session: &Session,
         user: String,
         password: String,
-    ) -> Result<Option<Grants>, ServiceError> {
-        let grants = self.in_turn(session, "", move |simple| simple.grants(user, &password));
-        let grants = grants.await?;
-        session.logged_in.store(true, Ordering::Relaxed);
-        Ok(grants)
+    ) -> Result<(), ServiceError> {
+        let check = move |simple: &SimpleAuthenticator| simple.log_in(user, &password);
+        self.grant(session, self.in_turn(session, "", check).await?);
+        Ok(())
+    }
+
+    fn grant(&self, session: &Session, grants: Option<Grants>) {
+        let version = self.rights_version.load(Ordering::Relaxed);
+        // Without an authenticator there are none, and a later one knows nothing of the user.
+        if let Some(grants) = grants {
+            *session.grants.lock() = Some((grants, version));
+            session.logged_in.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Fails with the reason unless the user of the connection may use a keyspace so. Reads the
+    /// access file if rights may have changed since the login.
+    pub fn check_grants(
+        &self,
+        session: &Session,
+        keyspace: &str,
+        access: Access,
+    ) -> Result<(), String> {
+        let Authenticator::Simple(simple) = &*self.options.authenticator else { return Ok(()) };
+        let version = self.rights_version.load(Ordering::Relaxed);
+        let mut held = session.grants.lock();
+        let Some((grants, granted_at)) = held.as_mut() else {
+            return Err("Login is required before any other API calls".to_owned());
+        };
+        if *granted_at != version {
+            *grants = simple.grants(grants.user.clone())?;
+            *granted_at = version;
+        }
+        grants.check(keyspace, access)
+    }
+
+    /// Authenticates clients so from now on. Users that are logged in keep the rights that the
+    /// access file gives them now.
+    pub fn set_authenticator(&self, authenticator: Authenticator) {
+        self.options.authenticator.set(authenticator);
+        self.rights_version.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Has a login checked in its turn. `what` it is for is told in the log if it fails.
@@ -156,7 +190,7 @@ impl Service {
         what: &str,
         check: impl FnOnce(&SimpleAuthenticator) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<Option<T>, ServiceError> {
-        let Authenticator::Simple(simple) = &self.options.authenticator else { return Ok(None) };
+        let Authenticator::Simple(simple) = &*self.options.authenticator else { return Ok(None) };
         let Some(turn) = self.login_turns.wait(session.client).await else {
             let why = "too many logins from this address fail: try again later";
             return Err(ServiceError::Unauthenticated(why.to_owned()));
@@ -212,7 +246,7 @@ impl SimpleAuthenticator {
             credentials.get(key).ok_or_else(|| refused(missing()))
         };
         let (user, password) = (credential("username")?, credential("password")?);
-        let grants = self.grants(user.clone(), password)?;
+        let grants = self.log_in(user.clone(), password)?;
         // Where calls are not checked, nobody can be kept from writing later.
         let least = if self.checks_calls { Access::Read } else { Access::Write };
         grants.check(keyspace, least).map_err(ServiceError::Unauthorized)?;
@@ -220,7 +254,7 @@ impl SimpleAuthenticator {
     }
 
     /// Judges a password, and tells the rights of the user. Reads both files, and so blocks.
-    fn grants(&self, user: String, password: &str) -> Result<Grants, ServiceError> {
+    fn log_in(&self, user: String, password: &str) -> Result<Grants, ServiceError> {
         let refused = ServiceError::Unauthenticated;
         let mode = self.password_mode.as_ref().map_err(|error| refused(error.to_string()))?;
         if !self.has_password(*mode, &user, password)? {
@@ -229,8 +263,12 @@ impl SimpleAuthenticator {
                 mode.name()
             )));
         }
-        let access = read_properties(self.access_file.as_deref(), ACCESS);
-        let access = access.map_err(ServiceError::Internal)?;
+        self.grants(user).map_err(ServiceError::Internal)
+    }
+
+    /// The rights of a user now, or why they cannot be read.
+    fn grants(&self, user: String) -> Result<Grants, String> {
+        let access = read_properties(self.access_file.as_deref(), ACCESS)?;
         Ok(Grants::new(user, &access))
     }
 

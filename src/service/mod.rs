@@ -39,8 +39,9 @@ pub use crate::ring::{Partitioner, RowRange, Token};
 
 use crate::base::clock::Clock;
 use crate::base::context::RequestContext;
+use crate::base::latest::Latest;
 use crate::base::lock::{Mutex, rank};
-use crate::config::settings::KeyspaceSettings;
+use crate::config::Settings;
 use crate::coordinator::{Coordinator, CoordinatorError, RegisterError};
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
@@ -52,23 +53,19 @@ use login::LoginTurns;
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Settings and parts of a service.
 #[derive(Debug)]
 pub struct ServiceOptions {
-    /// `ClusterName`.
-    pub cluster_name: String,
+    /// Settings of the node.
+    pub settings: Arc<Latest<Settings>>,
     /// All keyspaces and column families, `system` among them.
     pub schema: Arc<Schema>,
     /// Keyspaces, tables and types that were made over CQL.
     pub register: Arc<SchemaRegister>,
-    /// The keyspaces as configured.
-    pub keyspaces: Vec<KeyspaceSettings>,
-    /// Text of the configuration file.
-    pub config_text: String,
     /// Authentication method.
-    pub authenticator: Authenticator,
+    pub authenticator: Latest<Authenticator>,
     /// Dates deletions.
     pub clock: Arc<dyn Clock>,
     /// Does the work.
@@ -82,6 +79,8 @@ pub struct ServiceOptions {
 pub struct Service {
     options: ServiceOptions,
     login_turns: LoginTurns,
+    /// Grows when the rights of users may have changed.
+    rights_version: AtomicU64,
 }
 
 /// The state of one connection.
@@ -89,8 +88,8 @@ pub struct Service {
 pub struct Session {
     client: IpAddr,
     logged_in: AtomicBool,
-    /// Rights of the user of the last login for a keyspace.
-    grants: Mutex<rank::State, Option<Grants>>,
+    /// Rights of the user of the last login, and the version of the rights that they are from.
+    grants: Mutex<rank::State, Option<(Grants, u64)>>,
 }
 
 impl From<SocketAddr> for Session {
@@ -102,7 +101,8 @@ impl From<SocketAddr> for Session {
 impl Service {
     /// The service of a node.
     pub fn new(options: ServiceOptions) -> Self {
-        Self { options, login_turns: LoginTurns::default() }
+        let (login_turns, rights_version) = Default::default();
+        Self { options, login_turns, rights_version }
     }
 
     /// Fails unless the connection may call operations that touch data.
@@ -127,11 +127,9 @@ impl Service {
         access: Access,
     ) -> Result<(), ServiceError> {
         self.check_login(session)?;
-        match &self.options.authenticator {
+        match &*self.options.authenticator {
             Authenticator::Simple(simple) if simple.checks_calls => {
-                let grants = session.grants.lock();
-                let granted = grants.as_ref().map(|it| it.check(keyspace, access));
-                granted.unwrap_or(Ok(())).map_err(ServiceError::invalid)
+                self.check_grants(session, keyspace, access).map_err(ServiceError::invalid)
             }
             _ => Ok(()),
         }

@@ -132,7 +132,7 @@ impl Default for CacheOptions {
 }
 
 /// Settings of one column family.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct FamilyOptions {
     /// `MemtableThroughputInMB`, in bytes: written bytes after which a memtable is flushed.
     pub memtable_bytes: u64,

@@ -1,8 +1,9 @@
 //! Logins through `SimpleAuthenticator`, with the files and system properties of old.
 
+use crate::admin::{admin_address, nodetool};
 use crate::server::calls::{self, KEYSPACE, Path, STANDARD};
 use crate::server::client::{CallError, Client, Transport, Value};
-use crate::server::{Server, configure, program, serve};
+use crate::server::{Options, Server, configure, program, reconfigure, serve};
 use std::fs;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -234,6 +235,24 @@ fn without_keyspace_rights_a_user_that_may_only_read_cannot_log_in() {
     let refused = client.login(KEYSPACE, &credentials("jsmith", "havebadpass"));
     let text = format!("User jsmith may only read keyspace {KEYSPACE}");
     assert_declared(refused, AUTHORIZATION, &text);
+}
+
+#[test]
+fn a_reload_gives_connections_the_rights_of_the_changed_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path(), None, PLAIN);
+    let mut client = Client::connect(server.thrift_address());
+    let path = Path::column(STANDARD, b"column");
+    client.login(KEYSPACE, &credentials("jsmith", "havebadpass")).unwrap();
+    client.insert("key", path, b"value", 1).unwrap();
+    reconfigure(directory.path(), &Options::default().with("KeyspaceRights", "true"));
+    fs::write(directory.path().join("access"), format!("{KEYSPACE}.<ro>=jsmith\n")).unwrap();
+    client.insert("key", path, b"value", 2).unwrap();
+    let reload = nodetool(admin_address(directory.path()), &["reload"]);
+    assert_eq!(reload.stdout, b"changed: KeyspaceRights: false -> true\n", "{reload:?}");
+    let refused = format!("User jsmith may only read keyspace {KEYSPACE}");
+    assert_declared(client.insert("key", path, b"value", 3), INVALID_REQUEST, &refused);
+    assert_eq!(client.get_slice("key", STANDARD, calls::first(1, false)).unwrap().len(), 1);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use super::print::{self, Print, judged, list, nothing, text};
 use super::{column_families, ring};
+use crate::admin::report::LogLevels;
 use crate::commands::output::Failure;
 use crate::storage::compaction::{self, ThresholdError};
 use clap::{Args, Subcommand};
@@ -63,6 +64,12 @@ pub(super) enum Look {
     CompactionStats,
     /// Prints how many SSTables a minor compaction takes
     GetCompactionThreshold(Families),
+    /// Prints which lines are logged
+    GetLoggingLevels,
+    /// Prints how fast compactions may read, in MB per second
+    GetCompactionThroughput,
+    /// Prints how fast data may be fetched from other nodes, in MB per second
+    GetStreamThroughput,
     /// Prints which snapshots there are and what space they take
     ListSnapshots {
         /// Those of one keyspace
@@ -115,6 +122,26 @@ pub(super) enum Change {
         /// Rows that the row cache may hold; 0 switches it off
         #[arg(value_name = "ROW_CACHE_CAPACITY")]
         row_cache: u64,
+    },
+    /// Reads storage-conf.xml again: keyspaces, column families and settings change without a
+    /// restart where they can
+    Reload,
+    /// Changes which lines are logged, until the next start or reload
+    SetLoggingLevel {
+        /// Levels such as `debug` or `info,alexandra::gossip=debug`; those of the start without any
+        levels: Option<String>,
+    },
+    /// Changes how fast compactions may read, until the next start or reload
+    SetCompactionThroughput {
+        /// MB per second; 0 for no limit
+        #[arg(value_name = "MB")]
+        megabytes: u32,
+    },
+    /// Changes how fast data may be fetched from other nodes, until the next start or reload
+    SetStreamThroughput {
+        /// MB per second; 0 for no limit
+        #[arg(value_name = "MB")]
+        megabytes: u32,
     },
     /// Takes a snapshot
     Snapshot {
@@ -274,6 +301,15 @@ impl Look {
             Self::GetCompactionThreshold(families) => {
                 families.get("compaction-thresholds", list(column_families::render_thresholds))
             }
+            Self::GetLoggingLevels => {
+                get("log-levels", text(|it: &LogLevels| format!("{}\n", it.levels)))
+            }
+            Self::GetCompactionThroughput => {
+                get("throughputs", text(|it| print::render_throughput("compaction", it)))
+            }
+            Self::GetStreamThroughput => {
+                get("throughputs", text(|it| print::render_throughput("stream", it)))
+            }
             Self::ListSnapshots { keyspace } => {
                 let parameters = json!({ "keyspace": keyspace });
                 call(Method::GET, "snapshots", parameters, list(print::render_snapshots))
@@ -305,6 +341,16 @@ impl Change {
                     "row_cache": row_cache,
                 });
                 call(Method::PUT, "cache-capacities", parameters, nothing())
+            }
+            Self::Reload => post("reload", json!({}), text(print::render_reloaded)),
+            Self::SetLoggingLevel { levels } => {
+                call(Method::PUT, "log-levels", json!({ "levels": levels }), nothing())
+            }
+            Self::SetCompactionThroughput { megabytes } => {
+                call(Method::PUT, "throughputs", json!({ "compaction": megabytes }), nothing())
+            }
+            Self::SetStreamThroughput { megabytes } => {
+                call(Method::PUT, "throughputs", json!({ "streams": megabytes }), nothing())
             }
             Self::Snapshot { keyspace, tag } => {
                 post("snapshots", json!({ "keyspace": keyspace, "tag": tag }), nothing())

@@ -1,8 +1,10 @@
 //! Texts that commands print: the node itself, operations and snapshots.
 
-use crate::admin::report::{Collected, Info, OperationState, Pool, Received, Snapshot};
+use crate::admin::report::{
+    Collected, Info, OperationState, Pool, Received, Snapshot, Throughputs,
+};
 use crate::base::utc::UtcTime;
-use crate::node::Drained;
+use crate::node::{Drained, Reloaded};
 use crate::repair::Progress;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -53,6 +55,34 @@ pub(super) fn judged<T: DeserializeOwned>(
 /// Nothing, as in 0.6.
 pub(super) fn nothing() -> Print {
     Box::new(|_| Ok(String::new().into()))
+}
+
+/// The limit of compactions or streams.
+pub(super) fn render_throughput(of: &str, throughputs: &Throughputs) -> String {
+    let Throughputs { compaction, streams } = throughputs;
+    match if of == "stream" { *streams } else { *compaction } {
+        0 => format!("Current {of} throughput: no limit\n"),
+        megabytes => format!("Current {of} throughput: {megabytes} MB/s\n"),
+    }
+}
+
+/// What a reload has changed.
+pub(super) fn render_reloaded(reloaded: &Reloaded) -> String {
+    let Reloaded { changed, added, altered, removed, needs_restart, notes } = reloaded;
+    let parts = [
+        ("changed", changed),
+        ("added", added),
+        ("altered", altered),
+        ("removed, with a snapshot", removed),
+        ("changes with the next start", needs_restart),
+        ("note", notes),
+    ];
+    let lines = parts.iter().flat_map(|(what, all)| all.iter().map(move |it| (what, it)));
+    let mut text = String::new();
+    for (what, it) in lines {
+        let _ = writeln!(text, "{what}: {it}");
+    }
+    if text.is_empty() { "nothing has changed\n".to_owned() } else { text }
 }
 
 /// The lines of 0.6, and after them what the memory of this server consists of.

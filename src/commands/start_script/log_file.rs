@@ -3,6 +3,7 @@
 
 use super::super::output::Failure;
 use super::super::serve::{START_FAILED, start_logging};
+use crate::base::log_levels;
 use crate::config::java_properties;
 use env_logger::Target;
 use env_logger::fmt::Formatter;
@@ -67,11 +68,9 @@ pub(super) fn start(configuration: &Path, in_foreground: bool) -> Result<(), Fai
 }
 
 fn start_file(file: RollingFile, filter: &str) {
-    let environment = env_logger::Env::default().default_filter_or(filter);
-    let mut builder = env_logger::Builder::from_env(environment);
+    let mut builder = env_logger::Builder::new();
     builder.format(print_line).target(Target::Pipe(Box::new(file)));
-    // A second logger in one process is refused; the first then serves.
-    let _ = builder.try_init();
+    log_levels::start(builder, filter);
     // The standard error output may be closed then.
     std::panic::set_hook(Box::new(|panic| log::error!("{panic}")));
 }

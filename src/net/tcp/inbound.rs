@@ -8,7 +8,7 @@ use crate::base::seats::{Seat, Seats};
 use crate::net::frame::{Frame, FrameError, FrameReader, INITIAL_BYTES};
 use crate::net::transport::{Inbound, IncomingFile};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
@@ -56,12 +56,18 @@ async fn accept_all(
     let files = machine::file_limit().map_or(usize::MAX, |files| (files / 4) as usize);
     let (limit, clock) = (shared.options.max_inbound.min(files), Arc::clone(&shared.clock));
     let mut seats = Seats::new(limit, clock, shared.stop.clone());
+    let mut networks = shared.peer_networks.subscribe();
     loop {
-        let accepted = listener.accept().await.and_then(|(stream, peer)| {
-            // It may go to another thread.
-            Ok((stream.into_std()?, peer))
-        });
-        match accepted {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            // Its sender lives as long as this does.
+            _ = networks.changed() => {
+                seats.end_where(|peer| !shared.may_connect(peer.ip().to_canonical()));
+                continue;
+            }
+        };
+        // It may go to another thread.
+        match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
             Ok((stream, peer)) => {
                 if let Some(seat) = admit(&mut seats, peer, &shared).await {
                     let (shared, inbound) = (Arc::clone(&shared), Arc::clone(&inbound));
@@ -79,11 +85,17 @@ async fn accept_all(
     }
 }
 
+impl Shared {
+    /// Whether connections of this address are served. Those of the node itself always are.
+    fn may_connect(&self, address: IpAddr) -> bool {
+        address == self.options.listen.ip() || self.peer_networks.borrow().admit(address)
+    }
+}
+
 /// A seat for a new connection, unless its address may not connect or there is no room.
 async fn admit(seats: &mut Seats, peer: SocketAddr, shared: &Shared) -> Option<Arc<Seat>> {
     let (address, log) = (peer.ip().to_canonical(), &shared.reporter);
-    let is_own = address == shared.options.listen.ip();
-    if !is_own && !shared.options.peer_networks.admit(address) {
+    if !shared.may_connect(address) {
         log.warn(address, format_args!("refusing {peer} at StoragePort: not in PeerNetworks"));
         return None;
     }

@@ -42,6 +42,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use writer::{Flush, Sender};
 
@@ -62,7 +63,7 @@ pub struct TcpOptions {
     /// Most connections from others. A further one takes the place of an idle one of the address
     /// that has the most of them.
     pub max_inbound: usize,
-    /// `PeerNetworks`: where others may connect from.
+    /// `PeerNetworks` at first: where others may connect from.
     pub peer_networks: PeerNetworks,
     /// Memory for partly received messages and for queued ones, over all connections. Others may
     /// take from it as well.
@@ -124,6 +125,7 @@ pub enum StartError {
 #[derive(Debug)]
 struct Shared {
     options: TcpOptions,
+    peer_networks: watch::Sender<PeerNetworks>,
     clock: Arc<dyn Clock>,
     /// Memory that readers hold.
     receiving: Arc<Intake>,
@@ -163,6 +165,7 @@ impl TcpTransport {
             receiving: Intake::new(receiving, MAX_FRAME_BYTES, options.memory_wait),
             reporter: LimitedLog::new("alexandra::net", Arc::clone(&clock), LOG_INTERVAL),
             peers: Peers::new(options.max_peers, queued),
+            peer_networks: watch::Sender::new(options.peer_networks.clone()),
             options,
             clock,
             stop,
@@ -183,6 +186,11 @@ impl TcpTransport {
             let (shared, threads) = (Arc::clone(&self.shared), Arc::clone(&self.threads));
             self.threads.spawn(0, inbound::accept(listener, shared, threads, inbound));
         }
+    }
+
+    /// Changes from where others may connect. Connections from elsewhere end.
+    pub fn set_peer_networks(&self, networks: PeerNetworks) {
+        self.shared.peer_networks.send_replace(networks);
     }
 
     /// Counters of all peers, sorted by their addresses.

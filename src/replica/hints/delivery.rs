@@ -335,7 +335,7 @@ impl Shared {
     /// Whether a hint of this age is too old, whatever it is for.
     pub(super) fn is_expired(&self, created_ms: u64, now_ms: u64) -> bool {
         let age = age(created_ms, now_ms);
-        age > self.options.max_age
+        age > *self.max_age
             || self.options.schema.families().all(|(_, family)| age > family.gc_grace)
     }
 
@@ -344,13 +344,14 @@ impl Shared {
     /// what was deleted: so no hint outlives the shortest grace period of its families.
     pub(super) fn judge(&self, record: &[u8], created_ms: u64, now_ms: u64) -> Verdict {
         let age = age(created_ms, now_ms);
-        if age > self.options.max_age {
+        if age > *self.max_age {
             return Verdict::Expired;
         }
         match RowMutation::decode(record, &self.options.schema) {
             Ok(mutation) => {
                 let is_over = |id| age > self.options.schema.family(id).gc_grace;
-                if mutation.families.iter().any(|it| is_over(it.family)) {
+                let is_earlier = |id| self.is_of_earlier_family(id, created_ms);
+                if mutation.families.iter().any(|it| is_over(it.family) || is_earlier(it.family)) {
                     Verdict::Expired
                 } else {
                     Verdict::Deliver(mutation)

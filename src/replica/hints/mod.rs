@@ -56,6 +56,7 @@
 //! Damage costs the damaged hints and no others. It is logged, and never keeps a node from
 //! starting.
 
+mod added;
 mod delivery;
 mod format;
 mod opening;

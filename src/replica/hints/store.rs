@@ -1,11 +1,13 @@
 //! The hints of a node, for all its targets.
 
+use super::added::{self, Added};
 use super::delivery::{Hint, HintBatch};
 use super::format::{self, hint_bytes};
 use super::opening;
 use super::target::{DurableCallback, HintPosition, State, TargetLog};
 use crate::base::clock::Clock;
 use crate::base::fs::{FileSystem, is_disk_full};
+use crate::base::latest::Latest;
 use crate::base::limited_log::LimitedLog;
 use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::mutation::RowMutation;
@@ -51,6 +53,11 @@ pub(super) struct Shared {
     pub(super) fs: Arc<dyn FileSystem>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) options: HintOptions,
+    /// The limits of the options, which may change.
+    pub(super) max_age: Latest<Duration>,
+    max_bytes_per_target: Latest<u64>,
+    /// When families of the configuration were added.
+    pub(super) added: Mutex<rank::State, Added>,
     /// Families that a warning was written about.
     pub(super) warned: Mutex<rank::State, BTreeSet<(String, String)>>,
     stats: Mutex<rank::Last, HintStats>,
@@ -77,7 +84,7 @@ impl Shared {
 /// one.
 #[derive(Debug)]
 pub struct HintStore {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     /// The logs of all targets that there were hints for. An empty one has no files.
     logs: Mutex<rank::State, BTreeMap<IpAddr, Arc<TargetLog>>>,
 }
@@ -93,10 +100,14 @@ impl HintStore {
     ) -> Result<Self, FileError> {
         let directory = options.directory.clone();
         directory::create(&*fs, &directory).context("create", &directory)?;
+        let added = Added::read(&*fs, &directory)?;
         let refusals = LimitedLog::new("alexandra::hints", Arc::clone(&clock), WARNING_PERIOD);
         let shared = Arc::new(Shared {
             fs,
             clock,
+            max_age: Latest::new(options.max_age),
+            max_bytes_per_target: Latest::new(options.max_bytes_per_target),
+            added: Mutex::new(added),
             options,
             warned: Mutex::default(),
             stats: Mutex::default(),
@@ -112,7 +123,7 @@ impl HintStore {
                 Some(target) if entry.is_dir => {
                     logs.insert(target, Arc::new(opening::open(&shared, target)?));
                 }
-                _ if entry.name == LOCK_FILE => {}
+                _ if entry.name == LOCK_FILE || entry.name == added::FILE => {}
                 _ => {
                     let path = directory.join(&entry.name);
                     warn!("{} is none of the hints and is left alone", path.display());
@@ -122,12 +133,18 @@ impl HintStore {
         Ok(Self { shared, logs: Mutex::new(logs) })
     }
 
+    /// Sets `HintMaxAgeHours`, and `HintMaxSizeInMB` in bytes.
+    pub fn set_limits(&self, max_age: Duration, max_bytes_per_target: u64) {
+        self.shared.max_age.set(max_age);
+        self.shared.max_bytes_per_target.set(max_bytes_per_target);
+    }
+
     /// Keeps a mutation for a target, unless no message can hold it. It is durable after the next
     /// [`HintStore::sync`].
     pub fn store(&self, target: IpAddr, mutation: &RowMutation) -> Result<HintPosition, HintError> {
         let log = self.log_or_new(target.to_canonical());
         let now_ms = self.shared.clock.coarse_millis();
-        let limit = self.shared.options.max_bytes_per_target;
+        let limit = *self.shared.max_bytes_per_target;
         let is_sendable = self.shared.check_size(mutation);
         let stored = is_sendable.and_then(|()| log.append(mutation.record(), now_ms, limit));
         self.shared.count(|stats| match &stored {

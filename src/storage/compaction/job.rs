@@ -164,6 +164,16 @@ impl Compactor {
         }
     }
 
+    /// The limit of the throttle; `None` for none.
+    pub fn rate(&self) -> Option<u64> {
+        self.throttle.rate()
+    }
+
+    /// Changes the limit of the throttle from now on; `None` for none.
+    pub fn set_rate(&self, bytes_per_second: Option<u64>) {
+        self.throttle.set_rate(bytes_per_second);
+    }
+
     /// Multiplies the limit of the throttle from now on; infinity lifts it.
     pub fn set_haste(&self, haste: f64) {
         self.throttle.set_haste(haste);

@@ -1,6 +1,7 @@
 //! Bounds the share of the disk that compactions take.
 
 use crate::base::clock::Clock;
+use crate::base::latest::Latest;
 use crate::base::lock::{Mutex, rank};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +16,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 pub(super) struct Throttle {
     clock: Arc<dyn Clock>,
     /// `None` for no limit.
-    bytes_per_second: Option<u64>,
+    bytes_per_second: Latest<Option<u64>>,
     /// Factor of the present limit, as the bits of an `f64`.
     haste: AtomicU64,
     debt: Mutex<rank::State, Debt>,
@@ -32,9 +33,19 @@ struct Debt {
 impl Throttle {
     /// A throttle for this many bytes per second; `None` for no limit.
     pub(super) fn new(clock: Arc<dyn Clock>, bytes_per_second: Option<u64>) -> Self {
-        let bytes_per_second = bytes_per_second.filter(|rate| *rate > 0);
+        let bytes_per_second = Latest::new(bytes_per_second.filter(|rate| *rate > 0));
         let haste = AtomicU64::new(1.0_f64.to_bits());
         Self { clock, bytes_per_second, haste, debt: Mutex::default() }
+    }
+
+    /// The limit, without haste.
+    pub(super) fn rate(&self) -> Option<u64> {
+        *self.bytes_per_second
+    }
+
+    /// Changes the limit from now on; `None` for none.
+    pub(super) fn set_rate(&self, bytes_per_second: Option<u64>) {
+        self.bytes_per_second.set(bytes_per_second.filter(|rate| *rate > 0));
     }
 
     /// Multiplies the limit from now on; infinity lifts it.
@@ -56,7 +67,7 @@ impl Throttle {
         let haste = f64::from_bits(self.haste.load(Ordering::Relaxed));
         let mut debt = self.debt.lock();
         let now = self.clock.monotonic();
-        let rate = match self.bytes_per_second {
+        let rate = match *self.bytes_per_second {
             Some(rate) if haste.is_finite() => rate as f64 * haste,
             _ => {
                 *debt = Debt { bytes: 0.0, at: now };
@@ -92,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn haste_loosens_it_at_once() {
+    fn haste_and_another_rate_change_it_at_once() {
         let (_, throttle) = throttle(Some(1000));
         assert_eq!(throttle.owe(1000), Duration::from_secs(1));
         throttle.set_haste(4.0);
@@ -101,6 +112,8 @@ mod tests {
         assert_eq!(throttle.owe(1 << 40), Duration::ZERO);
         throttle.set_haste(1.0);
         assert_eq!(throttle.owe(0), Duration::ZERO);
+        throttle.set_rate(Some(2000));
+        assert_eq!(throttle.owe(1000), Duration::from_millis(500));
     }
 
     #[test]

@@ -347,6 +347,17 @@ impl Core {
         Ok(())
     }
 
+    /// Bytes per second that all compactions together may read; `None` for no limit.
+    pub fn compaction_rate(&self) -> Option<u64> {
+        self.compactor.rate()
+    }
+
+    /// Lets all compactions together read at most this many bytes per second from now on; `None`
+    /// for no limit.
+    pub fn set_compaction_rate(&self, bytes_per_second: Option<u64>) {
+        self.compactor.set_rate(bytes_per_second);
+    }
+
     /// Statistics of the block cache, in bytes.
     pub fn block_cache_stats(&self) -> CacheStats {
         self.environment.cache.stats()

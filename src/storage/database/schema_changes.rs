@@ -16,8 +16,10 @@ use super::super::options::FamilyOptions;
 use super::super::system;
 use super::Core;
 use super::open::create_folders;
+use super::unconfigured::find_all;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::storage::error::{FileContext, FileError};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Reason why a column family is not added or dropped. Nothing has changed.
@@ -80,6 +82,14 @@ impl Core {
         self.request_compaction(self.family(id));
         log::info!("column family {schema} was added");
         Ok(id)
+    }
+
+    /// Where there are data of a column family that is not configured; `None` if there are none.
+    pub fn unserved_data(&self, keyspace: &str, name: &str) -> Option<PathBuf> {
+        let fs = &*self.environment.fs;
+        let unserved = find_all(fs, &self.options.data_directories, &self.schema);
+        let mut named = unserved.iter().filter(|it| it.has_data() && it.is_of(keyspace, name));
+        named.next().map(|it| it.path().to_owned())
     }
 
     /// Changes the definition of a column family in what does not concern its files, and its

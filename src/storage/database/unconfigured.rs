@@ -23,6 +23,23 @@ pub(in crate::storage) struct Unconfigured {
     empty_up_to: Option<Position>,
 }
 
+impl Unconfigured {
+    /// Whether there are SSTables.
+    pub(super) fn has_data(&self) -> bool {
+        self.empty_up_to.is_none()
+    }
+
+    /// Whether it has this name.
+    pub(super) fn is_of(&self, keyspace: &str, name: &str) -> bool {
+        self.keyspace == keyspace && self.family == name
+    }
+
+    /// A file of it.
+    pub(super) fn path(&self) -> &Path {
+        &self.manifest
+    }
+}
+
 /// Decodes records of the commit log without the parts of families that were dropped since.
 #[derive(Debug)]
 pub(in crate::storage) struct Records<'a> {
@@ -49,6 +66,17 @@ pub(super) fn find_unconfigured(
     data_directories: &[PathBuf],
     schema: &Schema,
 ) -> Vec<Unconfigured> {
+    let all = find_all(fs, data_directories, schema);
+    all.iter().filter(|it| it.has_data()).for_each(|it| log::warn!("{it}"));
+    all
+}
+
+/// The same without a word on those that are found.
+pub(super) fn find_all(
+    fs: &dyn FileSystem,
+    data_directories: &[PathBuf],
+    schema: &Schema,
+) -> Vec<Unconfigured> {
     let mut all = Vec::new();
     for directory in data_directories {
         match find(fs, directory, schema) {
@@ -60,7 +88,6 @@ pub(super) fn find_unconfigured(
             ),
         }
     }
-    all.iter().filter(|it| it.empty_up_to.is_none()).for_each(|it| log::warn!("{it}"));
     all
 }
 

@@ -122,7 +122,7 @@ impl Node {
 }
 
 /// Where the configuration says that operators are served.
-fn admin_address(directory: &Path) -> SocketAddr {
+pub(crate) fn admin_address(directory: &Path) -> SocketAddr {
     port_address(directory, "AdminPort")
 }
 
@@ -134,7 +134,7 @@ fn port_address(directory: &Path, element: &str) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse().unwrap()))
 }
 
-fn nodetool(admin: SocketAddr, arguments: &[&str]) -> Output {
+pub(crate) fn nodetool(admin: SocketAddr, arguments: &[&str]) -> Output {
     let mut command = Command::new(program());
     let (host, port) = (admin.ip().to_string(), admin.port().to_string());
     command.args(["nodetool", "-h", &host, "-p", &port]).args(arguments).output().unwrap()

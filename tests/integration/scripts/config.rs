@@ -5,6 +5,7 @@
 use alexandra::config::machine::Machine;
 use alexandra::config::{Loader, Settings, describe};
 use alexandra::model::comparator::ComparatorRegistry;
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io;
@@ -137,7 +138,8 @@ impl goldenscript::Runner for Sample {
             Command::Describe => return Ok(read(&self.0, false)?.1),
             Command::Settings => {
                 let (settings, _) = read(&self.0, false)?;
-                let hidden = Settings { text: String::new(), ..settings };
+                let text = String::new();
+                let hidden = Settings { text, shown: BTreeMap::new(), ..settings };
                 return Ok(format!("{hidden:#?}\n"));
             }
         }

@@ -4,6 +4,7 @@
 //! In arguments `ROOT` stands for that as well. Of what is printed, times are `TIME`, the ports
 //! `PORT`, and sizes and large numbers `N`.
 
+use crate::admin::admin_address;
 use crate::server::calls::{
     Entry, KEYSPACE, Path as ColumnPath, STANDARD, SUPER, first, plain_families,
 };
@@ -17,6 +18,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
+use std::time::Duration;
 
 #[test]
 fn scripts_of_servers() {
@@ -60,6 +62,10 @@ enum Command {
         #[arg(key)]
         config: Option<String>,
     },
+    /// Runs nodetool against the server: exit code and all that it prints.
+    Nodetool(String),
+    /// Sends the server a signal to read its configuration again, and waits until it has.
+    Hangup,
     /// Lines of the server's log with this text.
     Log(String),
 
@@ -225,6 +231,24 @@ impl Place {
                 }
                 if let Some(code) = output.status.code().filter(|code| *code != 0) {
                     writeln!(said, "exit code {code}")?;
+                }
+            }
+            Command::Nodetool(line) => {
+                let admin = admin_address(&self.directory).port();
+                let line = format!("nodetool -p {admin} {line}");
+                let run = Command::Run { line, only: None, link: None, config: None };
+                return self.run(&run);
+            }
+            Command::Hangup => {
+                let server = self.server.as_ref().ok_or("there is no server")?;
+                let reads = || server.log().matches(" was read again").count();
+                let before = reads();
+                server.hang_up();
+                for _ in 0..1500 {
+                    if reads() > before {
+                        break;
+                    }
+                    std::thread::sleep(Duration::from_millis(20));
                 }
             }
             Command::Log(text) => {

@@ -222,6 +222,11 @@ impl Server {
         Pid::from_child(&self.process)
     }
 
+    /// Has it read its configuration again.
+    pub(crate) fn hang_up(&self) {
+        kill_process(self.pid(), Signal::HUP).unwrap();
+    }
+
     /// Lets the process stand still: its connections stay, and nothing is answered.
     pub(crate) fn pause(&self) {
         kill_process(self.pid(), Signal::STOP).unwrap();

@@ -265,3 +265,17 @@ fn hints_come_in_from_many_threads_while_they_are_delivered() {
     }
     assert_eq!(store.targets(), []);
 }
+
+#[test]
+fn a_family_that_is_added_gets_no_hints_of_an_earlier_one() {
+    let rig = Rig::new();
+    let store = rig.open();
+    store_all(&store, ada(), 0..3);
+    store.store(ada(), &mutation_of("Entries", 3, 10)).unwrap();
+    let schema = schema();
+    store.note_added(schema.family(schema.family_id("Blog", "Authors").unwrap())).unwrap();
+    rig.clock.advance(Duration::from_millis(1));
+    store_all(&store, ada(), 4..6);
+    store.close().unwrap();
+    assert_eq!(drain(&rig.open(), ada()), [3, 4, 5]);
+}

@@ -1,9 +1,11 @@
 //! A node with its API; requests in few words, and answers as text.
 
+use crate::base::latest::Latest;
 use crate::config::settings::Release;
+use crate::config::{Loader, Settings};
 use crate::kit::clock::ManualClock;
 use crate::kit::lone_node::LoneNode;
-use crate::model::comparator::Comparator;
+use crate::model::comparator::{Comparator, ComparatorRegistry};
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
 use crate::service::{Authenticator, Requests, Service, ServiceError, ServiceOptions};
 use crate::thrift::calls::{Calls, reads, writes};
@@ -53,13 +55,15 @@ impl Node {
         let clock = Arc::new(ManualClock::at_micros(1_300_000_000_000_000));
         let place = (self.partitioner, self.token);
         let node = LoneNode::start(&schema, "Blog", place, self.rpc_timeout, &clock);
+        let comparators = ComparatorRegistry::default();
+        let loaded = Loader::for_tools(&comparators).load(None).unwrap();
+        let settings =
+            Settings { text: "<Storage/>".to_owned(), keyspaces: Vec::new(), ..loaded.settings };
         let service = Service::new(ServiceOptions {
-            cluster_name: "Test Cluster".to_owned(),
+            settings: Arc::new(Latest::new(settings)),
             schema,
             register: Arc::clone(&node.register),
-            keyspaces: Vec::new(),
-            config_text: "<Storage/>".to_owned(),
-            authenticator: self.authenticator,
+            authenticator: Latest::new(self.authenticator),
             requests: Arc::new(Requests::new(Arc::clone(&clock) as _)),
             clock,
             coordinator: Arc::clone(&node.coordinator),
