@@ -146,6 +146,7 @@ mod tests {
             token,
             token_is_required,
             log_levels: None,
+            slow_requests: None,
         }
     }
 

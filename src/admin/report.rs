@@ -3,6 +3,7 @@
 use crate::base::operations::Totals;
 use crate::model::schema::ColumnFamilySchema;
 use crate::repair::{FamilyRepair, Progress};
+use crate::service::SlowRequest;
 use crate::storage::caches::CacheStats;
 use crate::storage::compaction::CompactionTotals;
 use crate::storage::database::Trouble;
@@ -492,6 +493,15 @@ pub struct StreamReport {
 pub struct LogLevels {
     /// In the form of `RUST_LOG`.
     pub levels: String,
+}
+
+/// Requests of clients that took long.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Slow {
+    /// How long a request takes that is kept; null if none is.
+    pub threshold_millis: Option<u64>,
+    /// The last ones, the last first.
+    pub requests: Vec<SlowRequest>,
 }
 
 /// Limits of background work, in megabytes per second; 0 for none.

@@ -2,7 +2,7 @@
 //! until the next start or reload.
 
 use super::error::AdminError;
-use super::report::{LogLevels, Throughputs};
+use super::report::{LogLevels, Slow, Throughputs};
 use super::request::Change;
 use super::resources::{Admin, Answer, Nothing};
 use crate::base::log_levels;
@@ -11,6 +11,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
+use std::time::Duration;
 
 /// Bytes of a megabyte.
 const MB: u64 = 1 << 20;
@@ -71,7 +72,30 @@ pub(super) async fn set_throughputs(
     Ok(Json(it.context.throughputs()))
 }
 
+/// Another threshold for slow requests; 0 for none.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewThreshold {
+    threshold_millis: u64,
+}
+
+pub(super) async fn set_slow_threshold(
+    State(it): State<Admin>,
+    Change(NewThreshold { threshold_millis: millis }): Change<NewThreshold>,
+) -> Answer<Slow> {
+    let threshold = (millis > 0).then(|| Duration::from_millis(millis));
+    it.context.requests.slow().set_threshold(threshold);
+    Ok(Json(it.context.slow()))
+}
+
 impl super::AdminContext {
+    /// Requests that took long.
+    pub(super) fn slow(&self) -> Slow {
+        let slow = self.requests.slow();
+        let threshold_millis = slow.threshold().map(|it| it.as_millis() as u64);
+        Slow { threshold_millis, requests: slow.recent() }
+    }
+
     /// The limits of compactions and streams.
     pub(super) fn throughputs(&self) -> Throughputs {
         let megabytes = |rate: Option<u64>| rate.map_or(0, |rate| rate / MB);

@@ -84,7 +84,14 @@ pub(super) fn admin(
         token,
         token_is_required,
         log_levels: levels(doc),
+        slow_requests: slow_requests(doc),
     }
+}
+
+/// `SlowRequestsInMillis`; `None` for 0.
+fn slow_requests(doc: &mut Document<'_>) -> Option<Duration> {
+    let millis = doc.integer("SlowRequestsInMillis");
+    (millis > 0).then(|| Duration::from_millis(millis.into()))
 }
 
 /// Levels of the log.

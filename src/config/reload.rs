@@ -106,6 +106,7 @@ impl Settings {
                 token: file.admin.token,
                 token_is_required: file.admin.token_is_required,
                 log_levels: file.admin.log_levels,
+                slow_requests: file.admin.slow_requests,
                 ..present.admin
             },
             memory: MemorySettings {
@@ -193,7 +194,8 @@ mod tests {
     }
 
     /// Elements that take effect without a restart, each with another value than its default.
-    const LIVE: [(&str, &str); 22] = [
+    const LIVE: [(&str, &str); 23] = [
+        ("SlowRequestsInMillis", "7"),
         ("Authenticator", "org.apache.cassandra.auth.SimpleAuthenticator"),
         ("KeyspaceRights", "true"),
         ("RpcTimeoutInMillis", "7"),

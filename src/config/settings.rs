@@ -210,6 +210,8 @@ pub struct AdminSettings {
     pub token_is_required: bool,
     /// `LogLevels`, in the form of `RUST_LOG`; `None` for those of the start.
     pub log_levels: Option<String>,
+    /// `SlowRequestsInMillis` (500): requests that take as long are logged; `None` (0) for none.
+    pub slow_requests: Option<Duration>,
 }
 
 impl fmt::Debug for AdminSettings {
@@ -222,6 +224,7 @@ impl fmt::Debug for AdminSettings {
             .field("token", &self.token.as_ref().map(|_| "(set)"))
             .field("token_is_required", &self.token_is_required)
             .field("log_levels", &self.log_levels)
+            .field("slow_requests", &self.slow_requests)
             .finish()
     }
 }

@@ -104,7 +104,9 @@ impl Execute for Executor {
             }
             Work::Batch(batch) => {
                 let request = self.requests.begin(Call::Batch as usize, Some(batch.level as usize));
-                request.end(Box::pin(self.batch(session, batch, reply)).await)
+                let answer = Box::pin(self.batch(session, batch, reply)).await;
+                let subject = || format!("a batch of {}", batch.statements.len());
+                request.end(answer, session.peer().ip(), subject)
             }
         }
     }
@@ -139,7 +141,7 @@ impl Executor {
     /// Parses a text, whose memory is counted: what it says may take much more than its bytes.
     fn prepare(&self, text: &str, keyspace: Option<&str>) -> Result<Prepared, CqlError> {
         let request = self.requests.begin(Call::Prepare as usize, None);
-        request.end(self.parse(text, keyspace))
+        request.count(self.parse(text, keyspace))
     }
 
     fn parse(&self, text: &str, keyspace: Option<&str>) -> Result<Prepared, CqlError> {
@@ -183,7 +185,8 @@ impl Executor {
         let (call, has_level) = Call::of(&prepared.plan);
         let level = has_level.then_some(parameters.level as usize);
         let request = self.requests.begin(call as usize, level);
-        request.end(self.run_plan(session, prepared, parameters, reply).await)
+        let answer = self.run_plan(session, prepared, parameters, reply).await;
+        request.end(answer, session.peer().ip(), || prepared.text.clone())
     }
 
     async fn run_plan(

@@ -103,6 +103,7 @@ impl ClientPorts {
         };
         let limits = Arc::new(Latest::new(options.limits.clone()));
         let requests = Arc::new(Requests::new(Arc::clone(clock)));
+        requests.slow().set_threshold(settings.admin.slow_requests);
         Self { ports, options, limits, requests, front_end }
     }
 

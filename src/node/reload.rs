@@ -266,7 +266,7 @@ impl Reload {
         }
         storage.set_compaction_rate(now.storage.compaction_throughput_bytes);
         member.set_limits(now.network.rpc_timeout, now.network.stream_throughput_bytes);
-        // Else a change by nodetool stands.
+        // Unless it differs a change by nodetool stands.
         if now.network.phi_convict_threshold != before.network.phi_convict_threshold {
             member.set_phi_convict_threshold(now.network.phi_convict_threshold.into());
         }
@@ -280,6 +280,9 @@ impl Reload {
             idle_timeout: now.thrift.idle_timeout,
             ..Limits::clone(limits)
         });
+        if now.admin.slow_requests != before.admin.slow_requests {
+            service.slow_requests().set_threshold(now.admin.slow_requests);
+        }
         for fault in login_faults(now, properties) {
             log::error!("Authenticator: every login will be refused: {fault}");
         }

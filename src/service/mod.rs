@@ -12,6 +12,7 @@
 //!     rows         reads of many rows, a page at a time
 //!     describe     keyspaces, ring, splits
 //!     error        the error of all operations
+//!   slow           requests that took long
 //!   requests       counts and latencies, by call and consistency level
 //! ```
 
@@ -21,6 +22,7 @@ mod error;
 mod login;
 mod requests;
 mod rows;
+mod slow;
 
 pub use checks::{
     ColumnRange, Family, check_key, check_modifiable, check_name, check_super_name, has_text_keys,
@@ -31,6 +33,7 @@ pub use error::ServiceError;
 pub use login::{Access, Authenticator, Grants, SimpleAuthenticator, hash_password};
 pub use requests::{CallRequests, Failure, ProtocolNames, ProtocolRequests, Request, Requests};
 pub use rows::{RowRanges, RowsByKey, RowsByRange, SMALL_ANSWER_BYTES, cost};
+pub use slow::{SlowRequest, SlowRequests};
 
 pub use crate::coordinator::{
     BatchError, CasOutcome, ConsistencyLevel, RowQuery, Scan, SerialConsistency,
@@ -92,6 +95,13 @@ pub struct Session {
     grants: Mutex<rank::State, Option<(Grants, u64)>>,
 }
 
+impl Session {
+    /// Address of the client.
+    pub fn client(&self) -> IpAddr {
+        self.client
+    }
+}
+
 impl From<SocketAddr> for Session {
     fn from(client: SocketAddr) -> Self {
         Self { client: client.ip(), logged_in: AtomicBool::new(false), grants: Mutex::default() }
@@ -112,6 +122,11 @@ impl Service {
             return Ok(());
         }
         Err(ServiceError::invalid("Login is required before any other API calls"))
+    }
+
+    /// Requests that took long.
+    pub fn slow_requests(&self) -> &SlowRequests {
+        self.options.requests.slow()
     }
 
     /// The requests of a protocol, to count them.

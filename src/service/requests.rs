@@ -1,8 +1,9 @@
 //! Requests of clients since the start, by protocol, call and consistency level.
 
-use super::ServiceError;
+use super::{ServiceError, SlowRequest, SlowRequests};
 use crate::base::clock::Clock;
 use crate::base::operations::{Begun, Operations};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -59,6 +60,7 @@ impl From<&ServiceError> for Failure {
 #[derive(Debug)]
 pub struct Requests {
     protocols: boxcar::Vec<Arc<ProtocolRequests>>,
+    slow: Arc<SlowRequests>,
     clock: Arc<dyn Clock>,
 }
 
@@ -68,6 +70,7 @@ pub struct ProtocolRequests {
     names: ProtocolNames,
     /// By call and level. Most pairs are never used.
     counters: Box<[OnceLock<Box<Counters>>]>,
+    slow: Arc<SlowRequests>,
     clock: Arc<dyn Clock>,
 }
 
@@ -108,7 +111,13 @@ pub struct CallRequests<'a> {
 impl Requests {
     /// No protocol yet.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { protocols: boxcar::Vec::new(), clock }
+        let slow = Arc::new(SlowRequests::new(Arc::clone(&clock)));
+        Self { protocols: boxcar::Vec::new(), slow, clock }
+    }
+
+    /// Requests that took long.
+    pub fn slow(&self) -> &SlowRequests {
+        &self.slow
     }
 
     /// The requests of a protocol. Ports of the same one share them; they are added one at a time.
@@ -119,8 +128,8 @@ impl Requests {
         }
         let places = names.calls.len() * names.levels.len();
         let counters = (0..places).map(|_| OnceLock::new()).collect();
-        let requests = ProtocolRequests { names, counters, clock: Arc::clone(&self.clock) };
-        let requests = Arc::new(requests);
+        let (slow, clock) = (Arc::clone(&self.slow), Arc::clone(&self.clock));
+        let requests = Arc::new(ProtocolRequests { names, counters, slow, clock });
         self.protocols.push(Arc::clone(&requests));
         requests
     }
@@ -139,7 +148,9 @@ impl ProtocolRequests {
         let counters = self.counters[call * levels + level].get_or_init(Box::default);
         let clock = &*self.clock;
         let begun = counters.operations.begin(clock);
-        Request { counters, clock, begun, failure: Some(Failure::Abandoned) }
+        let failure = Some(Failure::Abandoned);
+        let begun_millis = clock.coarse_millis();
+        Request { protocol: self, call, level, counters, begun, begun_millis, failure }
     }
 
     fn calls(&self) -> impl Iterator<Item = CallRequests<'_>> {
@@ -159,27 +170,65 @@ impl ProtocolRequests {
 #[derive(Debug)]
 #[must_use = "a request is counted when it ends"]
 pub struct Request<'a> {
+    protocol: &'a ProtocolRequests,
+    call: usize,
+    level: usize,
     counters: &'a Counters,
-    clock: &'a dyn Clock,
     begun: Begun,
+    /// Most requests are not timed more exactly.
+    begun_millis: u64,
     failure: Option<Failure>,
 }
 
 impl Request<'_> {
-    /// Ends the request with its answer.
-    pub fn end<T, E>(mut self, answer: Result<T, E>) -> Result<T, E>
+    /// Ends the request of a client with its answer. What it is about is asked if it took long.
+    pub fn end<T, E>(
+        mut self,
+        answer: Result<T, E>,
+        client: IpAddr,
+        subject: impl FnOnce() -> String,
+    ) -> Result<T, E>
+    where
+        for<'e> Failure: From<&'e E>,
+    {
+        self.failure = answer.as_ref().err().map(Failure::from);
+        let took_millis = self.protocol.clock.coarse_millis().saturating_sub(self.begun_millis);
+        if self.protocol.slow.is_slow(took_millis) {
+            self.keep(took_millis, client, subject());
+        }
+        answer
+    }
+
+    /// Ends a request that reads no data, so that it is slow for no reason of its own.
+    pub fn count<T, E>(mut self, answer: Result<T, E>) -> Result<T, E>
     where
         for<'e> Failure: From<&'e E>,
     {
         self.failure = answer.as_ref().err().map(Failure::from);
         answer
     }
+
+    #[cold]
+    fn keep(&self, took_millis: u64, client: IpAddr, subject: String) {
+        let ProtocolNames { protocol, calls, levels } = &self.protocol.names;
+        let failure = self.failure.map(|failure| Failure::ALL[failure as usize].1.to_owned());
+        self.protocol.slow.keep(SlowRequest {
+            ended_millis: self.begun_millis + took_millis,
+            took_millis,
+            client,
+            protocol: (*protocol).to_owned(),
+            call: calls[self.call].to_owned(),
+            level: levels[self.level].to_owned(),
+            subject,
+            failure,
+        });
+    }
 }
 
 impl Drop for Request<'_> {
     fn drop(&mut self) {
         let Counters { operations, failures } = self.counters;
-        operations.end(1, self.begun, self.clock);
+        operations.end(1, self.begun, &*self.protocol.clock);
         if let Some(failure) = self.failure {
             failures[failure as usize].fetch_add(1, Ordering::Relaxed);
         }
@@ -196,6 +245,41 @@ mod tests {
         call.failures.iter().copied().filter(|(_, count)| *count > 0).collect()
     }
 
+    fn end(request: Request<'_>, answer: Result<(), ServiceError>) -> Result<(), ServiceError> {
+        request.end(answer, IpAddr::from([10, 0, 0, 1]), || "Blog.Authors\n'ann'".to_owned())
+    }
+
+    #[test]
+    fn requests_that_took_long_are_kept_with_what_they_are_about() {
+        let clock = Arc::new(ManualClock::default());
+        let requests = Requests::new(Arc::clone(&clock) as _);
+        let port = requests.of(ProtocolNames {
+            protocol: "thrift",
+            calls: vec!["get"],
+            levels: vec!["ONE", ""],
+        });
+        let took = |millis, answer| {
+            let request = port.begin(0, Some(0));
+            clock.advance(Duration::from_millis(millis));
+            let _ = end(request, answer);
+        };
+        took(1000, Ok(()));
+        assert_eq!((requests.slow().threshold(), requests.slow().recent()), (None, vec![]));
+        requests.slow().set_threshold(Some(Duration::from_millis(100)));
+        took(99, Ok(()));
+        took(100, Ok(()));
+        took(2000, Err(ServiceError::TimedOut));
+        let kept = requests.slow().recent();
+        let told: Vec<_> = kept.iter().map(|it| (it.took_millis, it.failure.as_deref())).collect();
+        assert_eq!(told, [(2000, Some("timed_out")), (100, None)]);
+        assert_eq!((&*kept[0].call, &*kept[0].level), ("get", "ONE"));
+        assert_eq!(kept[0].subject, "Blog.Authors 'ann'");
+        for _ in 0..300 {
+            took(100, Ok(()));
+        }
+        assert_eq!(requests.slow().recent().len(), 200);
+    }
+
     #[test]
     fn requests_are_counted_by_call_level_and_outcome() {
         let clock = Arc::new(ManualClock::default());
@@ -210,9 +294,9 @@ mod tests {
         for answer in [Ok(()), Err(ServiceError::TimedOut), Err(ServiceError::TimedOut)] {
             let request = port.begin(0, Some(0));
             clock.advance(Duration::from_micros(3));
-            let _ = request.end(answer);
+            let _ = end(request, answer);
         }
-        let _ = same.begin(1, None).end(Err::<(), _>(ServiceError::NotFound));
+        let _ = end(same.begin(1, None), Err(ServiceError::NotFound));
         drop(same.begin(1, None));
         let calls: Vec<_> = requests.calls().collect();
         assert_eq!(calls.len(), 2);

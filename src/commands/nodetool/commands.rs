@@ -64,6 +64,8 @@ pub(super) enum Look {
     CompactionStats,
     /// Prints how many SSTables a minor compaction takes
     GetCompactionThreshold(Families),
+    /// Prints the last requests of clients that took long
+    Slow,
     /// Prints which lines are logged
     GetLoggingLevels,
     /// Prints how fast compactions may read, in MB per second
@@ -130,6 +132,13 @@ pub(super) enum Change {
     SetLoggingLevel {
         /// Levels such as `debug` or `info,alexandra::gossip=debug`; those of the start without any
         levels: Option<String>,
+    },
+    /// Changes how long a request of a client takes that is logged and kept for `slow`, until the
+    /// next start or reload
+    SetSlowThreshold {
+        /// Milliseconds; 0 for none
+        #[arg(value_name = "MILLIS")]
+        millis: u64,
     },
     /// Changes how fast compactions may read, until the next start or reload
     SetCompactionThroughput {
@@ -301,6 +310,7 @@ impl Look {
             Self::GetCompactionThreshold(families) => {
                 families.get("compaction-thresholds", list(column_families::render_thresholds))
             }
+            Self::Slow => get("slow", text(print::render_slow)),
             Self::GetLoggingLevels => {
                 get("log-levels", text(|it: &LogLevels| format!("{}\n", it.levels)))
             }
@@ -345,6 +355,9 @@ impl Change {
             Self::Reload => post("reload", json!({}), text(print::render_reloaded)),
             Self::SetLoggingLevel { levels } => {
                 call(Method::PUT, "log-levels", json!({ "levels": levels }), nothing())
+            }
+            Self::SetSlowThreshold { millis } => {
+                call(Method::PUT, "slow", json!({ "threshold_millis": millis }), nothing())
             }
             Self::SetCompactionThroughput { megabytes } => {
                 call(Method::PUT, "throughputs", json!({ "compaction": megabytes }), nothing())

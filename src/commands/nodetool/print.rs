@@ -1,7 +1,7 @@
 //! Texts that commands print: the node itself, operations and snapshots.
 
 use crate::admin::report::{
-    Collected, Info, OperationState, Pool, Received, Snapshot, Throughputs,
+    Collected, Info, OperationState, Pool, Received, Slow, Snapshot, Throughputs,
 };
 use crate::base::utc::UtcTime;
 use crate::node::{Drained, Reloaded};
@@ -66,7 +66,26 @@ pub(super) fn render_throughput(of: &str, throughputs: &Throughputs) -> String {
     }
 }
 
-/// What a reload has changed.
+/// Requests that took long, a line each, the last first.
+pub(super) fn render_slow(slow: &Slow) -> String {
+    let mut text = match slow.threshold_millis {
+        Some(millis) => format!("Requests that took {millis} ms or more:\n"),
+        None => "No slow requests are kept: see setslowthreshold\n".to_owned(),
+    };
+    for it in &slow.requests {
+        let ended = UtcTime(it.ended_millis);
+        let level = if it.level.is_empty() { String::new() } else { format!(" at {}", it.level) };
+        let outcome = it.failure.as_ref().map_or_else(String::new, |why| format!(", {why}"));
+        let _ = writeln!(
+            text,
+            "{ended} {} ms{outcome} {} {} {}{level} {}",
+            it.took_millis, it.client, it.protocol, it.call, it.subject
+        );
+    }
+    text
+}
+
+/// Changes by a reload.
 pub(super) fn render_reloaded(reloaded: &Reloaded) -> String {
     let Reloaded { changed, added, altered, removed, needs_restart, notes } = reloaded;
     let parts = [

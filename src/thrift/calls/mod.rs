@@ -5,6 +5,7 @@
 //!   reads, writes   data
 //!     paths         where a request points; levels
 //!     batch         the elements of a batch
+//!     subject       what a slow call was about
 //!     answers       what was found, written as the structs of the wire
 //!   describe        properties, keyspaces, ring
 //! ```
@@ -14,6 +15,7 @@ mod batch;
 mod describe;
 mod paths;
 mod reads;
+mod subject;
 #[cfg(test)]
 mod tests;
 mod writes;
@@ -33,6 +35,7 @@ use crate::config::settings::Release;
 use crate::service::{Access, ProtocolNames, ProtocolRequests, Service, ServiceError, Session};
 use std::pin::pin;
 use std::sync::Arc;
+use subject::Subject;
 
 /// Answers the calls of clients of a generation.
 #[derive(Debug)]
@@ -83,7 +86,7 @@ macro_rules! methods {
 
 macro_rules! answer {
     (read $method:ident $calls:ident $session:ident $args:ident $function:expr) => {
-        answer!(counted $method $calls $args async {
+        answer!(counted $method $calls $session $args async {
             $calls.service.check_access($session, &$args.keyspace, Access::Read)?;
             let mut context = $calls.service.request();
             let answer = {
@@ -95,16 +98,16 @@ macro_rules! answer {
         })
     };
     (write $method:ident $calls:ident $session:ident $args:ident $function:expr) => {
-        answer!(counted $method $calls $args async {
+        answer!(counted $method $calls $session $args async {
             $calls.service.check_access($session, &$args.keyspace, Access::Write)?;
             ($function)($calls, $args).await
         })
     };
-    (counted $method:ident $calls:ident $args:ident $answer:expr) => {{
+    (counted $method:ident $calls:ident $session:ident $args:ident $answer:expr) => {{
         let level = $args.consistency_level as usize;
         let request = $calls.requests.begin(Call::$method as usize, Some(level));
         let answer = pin!($answer);
-        request.end(answer.await)
+        request.end(answer.await, $session.client(), || $args.subject())
     }};
     (user $method:ident $calls:ident $session:ident $args:ident $function:expr) => {{
         $calls.service.check_login($session)?;

@@ -10,6 +10,7 @@ mod layouts;
 mod pools;
 mod ports;
 mod ring;
+mod slow;
 mod snapshots;
 mod troubles;
 
