@@ -5,6 +5,7 @@ use super::context::AdminContext;
 use super::error::AdminError;
 use super::resources::{Admin, resources};
 use super::server::Peer;
+use crate::base::audit;
 use crate::base::latest::Latest;
 use crate::base::limited_log::LimitedLog;
 use crate::config::Settings;
@@ -20,7 +21,7 @@ use std::time::Duration;
 pub(super) fn router(context: Arc<AdminContext>) -> Router {
     const NOTHING: &str = "there is nothing here: the resources are below /api/v1/ and at /metrics";
     const OTHER_METHOD: &str = "this resource is not used by this method";
-    let log = LimitedLog::new("alexandra::admin", Arc::clone(&context.clock), LOG_INTERVAL);
+    let log = LimitedLog::new(audit::TARGET, Arc::clone(&context.clock), LOG_INTERVAL);
     let guarded = Arc::new(Guard { settings: Arc::clone(&context.settings), log });
     let router = resources()
         .into_iter()
@@ -57,7 +58,8 @@ async fn guard(
         Ok(()) if method.is_safe() => next.run(request).await,
         Ok(()) => {
             let response = next.run(request).await;
-            log::info!("{method} {path} of {peer}: {}", response.status());
+            let status = response.status();
+            log::info!(target: audit::TARGET, "{method} {path} of {peer}: {status}");
             response
         }
         Err((status, why)) => {

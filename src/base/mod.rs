@@ -1,6 +1,7 @@
 //! Basics for all layers: time, files, memory budgets, locks, log lines, byte readers,
 //! counters.
 
+pub mod audit;
 pub mod budget;
 pub mod bytes;
 pub mod clock;

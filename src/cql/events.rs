@@ -6,6 +6,7 @@ use crate::base::lock::{Mutex, rank};
 use crate::schema::{Definitions, KeyspaceDefinition, TableDefinition};
 use crate::service::Service;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
@@ -49,6 +50,22 @@ pub struct SchemaChange {
     pub keyspace: String,
     /// A table or a type; `None` for the keyspace itself.
     pub target: Option<SchemaTarget>,
+}
+
+impl fmt::Display for SchemaChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { change, keyspace, target } = self;
+        let verb = match change {
+            Change::Created => "CREATE",
+            Change::Updated => "ALTER",
+            Change::Dropped => "DROP",
+        };
+        match target {
+            None => write!(f, "{verb} KEYSPACE {keyspace}"),
+            Some(SchemaTarget::Table(name)) => write!(f, "{verb} TABLE {keyspace}.{name}"),
+            Some(SchemaTarget::Type(name)) => write!(f, "{verb} TYPE {keyspace}.{name}"),
+        }
+    }
 }
 
 /// What became of an object of the schema.

@@ -26,6 +26,7 @@ use super::system::System;
 use super::tables::TableRef;
 use super::terms::Values;
 use super::wire::{Few, Level, Value};
+use crate::base::audit;
 use crate::base::context::TooLarge;
 use crate::model::schema::ColumnFamilySchema;
 use crate::schema::Definitions;
@@ -391,7 +392,19 @@ impl Executor {
         let (statement, ground) = (Arc::clone(statement), self.ground(in_use.as_deref()));
         let apply = |now: &Definitions| schema::apply(&statement, &ground, now);
         let is_changed = self.service.change_schema(apply).await?;
+        if is_changed {
+            log::info!(target: audit::TARGET, "{told} of {}", Self::who(session));
+        }
         Ok(is_changed.then_some(told))
+    }
+
+    /// The user and the address of a client.
+    fn who(session: &Session) -> String {
+        let client = session.peer().ip();
+        match session.login().user() {
+            Some(user) => format!("{user} at {client}"),
+            None => client.to_string(),
+        }
     }
 
     /// Drops all rows of a table.
@@ -402,6 +415,7 @@ impl Executor {
         table.check_writable()?;
         session.check_access(&self.service, &table.keyspace, Access::Write)?;
         let Some((id, family)) = table.stored() else { return Ok(()) };
+        log::info!(target: audit::TARGET, "TRUNCATE {family} of {}", Self::who(session));
         if ColumnFamilySchema::is_of_cql(&family.name) {
             let (name, ground) = (name.clone(), self.ground(in_use.as_deref()));
             let truncate = |now: &Definitions| schema::truncate(&name, &ground, now);

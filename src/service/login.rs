@@ -2,6 +2,7 @@
 //! failed.
 
 use super::{Service, ServiceError, Session};
+use crate::base::audit;
 use crate::base::lock::{Mutex, rank};
 use crate::config::ConfigError;
 use crate::config::java_properties::{self, MAX_FILE_BYTES};
@@ -10,6 +11,7 @@ use crate::model::comparator::hex;
 use argon2::Argon2;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use log::Level;
 use md5::{Digest, Md5};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -150,6 +152,9 @@ impl Service {
         let version = self.rights_version.load(Ordering::Relaxed);
         // Without an authenticator there are none, and a later one knows nothing of the user.
         if let Some(grants) = grants {
+            let (logins, _) = self.audit();
+            let line = format_args!("login of {} from {}", shown(&grants.user), session.client);
+            logins.log(Level::Info, session.client, line);
             *session.grants.lock() = Some((grants, version));
             session.logged_in.store(true, Ordering::Relaxed);
         }
@@ -167,13 +172,19 @@ impl Service {
         let version = self.rights_version.load(Ordering::Relaxed);
         let mut held = session.grants.lock();
         let Some((grants, granted_at)) = held.as_mut() else {
-            return Err("Login is required before any other API calls".to_owned());
+            return Err(super::LOGIN_REQUIRED.to_owned());
         };
         if *granted_at != version {
             *grants = simple.grants(grants.user.clone())?;
             *granted_at = version;
         }
-        grants.check(keyspace, access)
+        grants.check(keyspace, access).inspect_err(|why| {
+            let (_, refusals) = self.audit();
+            refusals.warn(
+                session.client,
+                format_args!("{} is refused: {}", session.client, shown(why)),
+            );
+        })
     }
 
     /// Authenticates clients so from now on. Users that are logged in keep the rights that the
@@ -210,7 +221,7 @@ impl Service {
             }
             Err(error) => {
                 let (client, why) = (session.client, shown(error.text()));
-                log::warn!("a login from {client}{what} failed: {why}");
+                log::warn!(target: audit::TARGET, "a login from {client}{what} failed: {why}");
                 turn.end_late();
                 Err(error)
             }

@@ -40,9 +40,11 @@ pub use crate::coordinator::{
 };
 pub use crate::ring::{Partitioner, RowRange, Token};
 
+use crate::base::audit;
 use crate::base::clock::Clock;
 use crate::base::context::RequestContext;
 use crate::base::latest::Latest;
+use crate::base::limited_log::LimitedLog;
 use crate::base::lock::{Mutex, rank};
 use crate::config::Settings;
 use crate::coordinator::{Coordinator, CoordinatorError, RegisterError};
@@ -57,6 +59,16 @@ use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Shortest time between two lines about logins of one client, some of which log in for each call.
+const LOGINS_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Shortest time between two lines about refusals of one client.
+const REFUSALS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The words of 0.6 for a call without a login.
+const LOGIN_REQUIRED: &str = "Login is required before any other API calls";
 
 /// Settings and parts of a service.
 #[derive(Debug)]
@@ -82,6 +94,8 @@ pub struct ServiceOptions {
 pub struct Service {
     options: ServiceOptions,
     login_turns: LoginTurns,
+    /// Lines about logins and about refusals, by client.
+    audit: [LimitedLog<IpAddr>; 2],
     /// Grows when the rights of users may have changed.
     rights_version: AtomicU64,
 }
@@ -100,6 +114,11 @@ impl Session {
     pub fn client(&self) -> IpAddr {
         self.client
     }
+
+    /// The user of the last login; `None` if nobody has to log in.
+    pub fn user(&self) -> Option<String> {
+        self.grants.lock().as_ref().map(|(grants, _)| grants.user.clone())
+    }
 }
 
 impl From<SocketAddr> for Session {
@@ -112,7 +131,9 @@ impl Service {
     /// The service of a node.
     pub fn new(options: ServiceOptions) -> Self {
         let (login_turns, rights_version) = Default::default();
-        Self { options, login_turns, rights_version }
+        let audit = [LOGINS_INTERVAL, REFUSALS_INTERVAL]
+            .map(|interval| LimitedLog::new(audit::TARGET, Arc::clone(&options.clock), interval));
+        Self { options, login_turns, audit, rights_version }
     }
 
     /// Fails unless the connection may call operations that touch data.
@@ -121,7 +142,15 @@ impl Service {
         {
             return Ok(());
         }
-        Err(ServiceError::invalid("Login is required before any other API calls"))
+        let (_, refusals) = self.audit();
+        refusals.warn(session.client, format_args!("{} is refused: no login", session.client));
+        Err(ServiceError::invalid(LOGIN_REQUIRED))
+    }
+
+    /// The lines about logins, and those about refusals.
+    fn audit(&self) -> (&LimitedLog<IpAddr>, &LimitedLog<IpAddr>) {
+        let [logins, refusals] = &self.audit;
+        (logins, refusals)
     }
 
     /// Requests that took long.

@@ -252,6 +252,11 @@ fn a_reload_gives_connections_the_rights_of_the_changed_file() {
     assert_eq!(reload.stdout, b"changed: KeyspaceRights: false -> true\n", "{reload:?}");
     let refused = format!("User jsmith may only read keyspace {KEYSPACE}");
     assert_declared(client.insert("key", path, b"value", 3), INVALID_REQUEST, &refused);
+    let log = server.log();
+    for line in ["login of jsmith from 127.0.0.1", "127.0.0.1 is refused: User jsmith may only"] {
+        assert!(log.contains(&format!("alexandra::audit] {line}")), "{log}");
+    }
+    assert!(log.contains("alexandra::audit] POST /api/v1/reload of 127.0.0.1: 200 OK"), "{log}");
     assert_eq!(client.get_slice("key", STANDARD, calls::first(1, false)).unwrap().len(), 1);
 }
 
