@@ -21,7 +21,7 @@ for shell in bash zsh fish; do
     "$program" completions "$shell" > "$files/alexandra.$shell"
 done
 sed 's#\./data/#/var/lib/cassandra/#' storage-conf.xml > "$files/storage-conf.xml"
-for name in cassandra cassandra-cli nodetool nodeprobe sstable2json json2sstable sstablekeys; do
+for name in cassandra cassandra-cli clustertool nodetool nodeprobe sstable2json json2sstable sstablekeys; do
     ln -s alexandra "$files/links/$name"
 done
 cargo deb --no-build

@@ -9,6 +9,7 @@ use super::request::{Change, Choice, NoBody, check_keyspace, families, find_fami
 use super::ring_report::AllowedReturn;
 use super::settings;
 use crate::config::settings::PHI_CONVICT_THRESHOLDS;
+use crate::model::key::RowKey;
 use crate::model::schema::{FamilyId, Schema};
 use crate::node::Drained;
 use crate::repair::{Operation, RepairScope};
@@ -125,6 +126,7 @@ pub(super) fn resources() -> Vec<Resource> {
         look("/api/v1/cluster", AdminContext::description),
         row(POST, "/api/v1/drain", drain),
         look("/api/v1/ring", AdminContext::ring),
+        row(GET, "/api/v1/endpoints", endpoints),
         row(POST, "/api/v1/ring/allow-return", allow_return),
         look("/api/v1/ring/operation", AdminContext::operation),
         operation("/api/v1/ring/decommission", |_, Nothing {}| Ok(Operation::Decommission)),
@@ -150,6 +152,22 @@ pub(super) fn resources() -> Vec<Resource> {
         row(PUT, "/api/v1/slow", settings::set_slow_threshold),
         row(GET, "/metrics", prometheus),
     ]
+}
+
+/// A row in an address.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RowChoice {
+    keyspace: String,
+    key: String,
+}
+
+async fn endpoints(
+    State(it): State<Admin>,
+    Choice(RowChoice { keyspace, key }): Choice<RowChoice>,
+) -> Answer<Vec<IpAddr>> {
+    check_keyspace(it.schema(), &keyspace)?;
+    Ok(Json(it.context.endpoints(&keyspace, &RowKey::new(key.as_bytes()))))
 }
 
 /// Column families in an address.

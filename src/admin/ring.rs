@@ -6,6 +6,7 @@ use super::ring_report::{
     RingEndpoint, RingState, Status,
 };
 use crate::gossip::{EndpointState, Gossiper, Members, Membership, RemovedNode};
+use crate::model::key::RowKey;
 use crate::net::Verb;
 use crate::node::HandoffState;
 use crate::replica::TargetStats;
@@ -48,6 +49,16 @@ impl AdminContext {
             (endpoints, membership.removed().map(|node| removed(partitioner, &node)).collect())
         });
         Ring { local, partitioner: partitioner.class_name().to_owned(), endpoints, removed }
+    }
+
+    /// The replicas of a row, the owner first: this node alone where each keeps its own.
+    pub(super) fn endpoints(&self, keyspace: &str, key: &RowKey) -> Vec<IpAddr> {
+        let coordinator = self.member.coordinator();
+        let token = coordinator.partitioner().token(key.as_bytes());
+        match self.member.placements().get(keyspace) {
+            Some(placement) => placement.natural_endpoints(&coordinator.ring(), &token),
+            None => vec![self.member.local()],
+        }
     }
 
     /// Threshold above which a silent node counts as dead.

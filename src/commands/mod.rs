@@ -7,6 +7,7 @@ mod passwd;
 
 mod check_config;
 mod cli;
+mod clustertool;
 mod dev_cluster;
 mod nodetool;
 mod offline;
@@ -44,6 +45,8 @@ enum Command {
     Cli(Box<cli::Arguments>),
     /// Asks a running node, or has it do something
     Nodetool(nodetool::Arguments),
+    /// Acts on all nodes of a ring
+    Clustertool(clustertool::Arguments),
     /// Reads a storage-conf.xml and prints what a node would run with
     CheckConfig(check_config::Arguments),
     /// Takes, lists and clears snapshots
@@ -90,6 +93,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             arguments.insert(1, "serve".into());
         }
         Some("cassandra-cli") => arguments = cli::of_old(arguments),
+        Some("clustertool") => arguments = clustertool::of_old(arguments),
         Some("nodetool" | "nodeprobe") => arguments = nodetool::of_old(arguments),
         _ => {}
     }
@@ -119,6 +123,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::DevCluster(arguments) => dev_cluster::run(&arguments),
         Command::Cli(arguments) => cli::run(*arguments),
         Command::Nodetool(arguments) => nodetool::run(&arguments),
+        Command::Clustertool(arguments) => clustertool::run(&arguments),
         Command::CheckConfig(arguments) => Ok(check_config::run(&arguments)),
         Command::Snapshot(arguments) => snapshot::run(&arguments),
         Command::Restore(arguments) => restore::run(&arguments),

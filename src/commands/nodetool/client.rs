@@ -69,7 +69,7 @@ impl Client {
 
     /// The answer to a request. Only a GET and a PUT have a time limit: the server can answer them
     /// at once. The others are work, which takes its time.
-    pub(super) fn call<T: DeserializeOwned>(
+    pub(in crate::commands) fn call<T: DeserializeOwned>(
         &self,
         method: &Method,
         path: &str,

@@ -89,7 +89,8 @@ fn execute(arguments: &Arguments) -> Result<(Value, Printed), Failure> {
     Ok((answer, printed))
 }
 
-fn token(file: Option<&Path>) -> Result<Option<String>, Failure> {
+/// The token for changes: from a file, else from the environment.
+pub(super) fn token(file: Option<&Path>) -> Result<Option<String>, Failure> {
     let Some(file) = file else { return Ok(std::env::var(TOKEN_VARIABLE).ok()) };
     let text = fs::read_to_string(file).map_err(|source| {
         let file = file.display();

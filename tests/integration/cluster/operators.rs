@@ -1,6 +1,7 @@
 //! What operators and their scripts see of several nodes.
 
 use crate::cluster::nodes::{Cluster, replicated, wait_until};
+use crate::server::calls::KEYSPACE;
 use crate::server::{Options, program, reconfigure};
 use std::os::unix::fs::symlink;
 use std::process::{Command, Output};
@@ -60,6 +61,33 @@ fn scripts_of_the_time_read_the_ring_and_a_drained_node_is_down() {
     let (code, told) = nodetool(&cluster, 0, "status");
     let look = format!("look at {} (Down, Normal)\n", address(2));
     assert!(code == Some(1) && told.ends_with(&look), "{told}");
+}
+
+#[test]
+fn clustertool_tells_replicas_and_keeps_snapshots_of_all_nodes() {
+    let cluster = Cluster::start(2, replicated(2));
+    let directory = tempfile::tempdir().unwrap();
+    let link = directory.path().join("clustertool");
+    symlink(program(), &link).unwrap();
+    let [one, other] = [0, 1].map(|number: usize| cluster.nodes[number].address.to_string());
+    let clustertool = |arguments: &[&str]| {
+        let output = Command::new(&link).args(["-h", &one]).args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, told) = clustertool(&["get_endpoints", KEYSPACE, "ann"]);
+    let lists = [[&one, &other], [&other, &one]].map(|[first, second]| {
+        format!("Key              : ann\nEndpoints        : [/{first}, /{second}]\n")
+    });
+    assert!(code == Some(0) && lists.contains(&told), "{told}");
+    let on_both = |what: &str| format!("{one} snapshot {what}\n{other} snapshot {what}\n");
+    assert_eq!(clustertool(&["global_snapshot", "before"]), (Some(0), on_both("taken")));
+    for number in [0, 1] {
+        assert!(nodetool(&cluster, number, "listsnapshots").1.contains("-before"));
+    }
+    assert_eq!(clustertool(&["clear_global_snapshot"]), (Some(0), on_both("cleared")));
+    for number in [0, 1] {
+        assert!(!nodetool(&cluster, number, "listsnapshots").1.contains("-before"));
+    }
 }
 
 #[test]
