@@ -28,4 +28,5 @@ mod status;
 
 pub use context::AdminContext;
 pub use families::Recent;
+pub use resources::looks;
 pub use server::{AdminServer, RunningAdmin};

@@ -31,8 +31,6 @@ use std::sync::Arc;
 /// A resource, used by one method. Everybody may `GET`; the others are changes, on which
 /// [`super::Access`] decides.
 pub(super) struct Resource {
-    /// For the test of the document.
-    #[cfg_attr(not(test), expect(dead_code, reason = "a test compares it"))]
     method: Method,
     pub(super) path: &'static str,
     pub(super) route: MethodRouter<Admin>,
@@ -168,6 +166,12 @@ async fn endpoints(
 ) -> Answer<Vec<IpAddr>> {
     check_keyspace(it.schema(), &keyspace)?;
     Ok(Json(it.context.endpoints(&keyspace, &RowKey::new(key.as_bytes()))))
+}
+
+/// Paths of the resources that tell of the node, but for those that tell of rows.
+pub fn looks() -> Vec<&'static str> {
+    let all = resources().into_iter().filter(|it| it.method == GET).map(|it| it.path);
+    all.filter(|path| !["/api/v1/endpoints", "/api/v1/slow"].contains(path)).collect()
 }
 
 /// Column families in an address.

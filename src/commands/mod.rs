@@ -17,6 +17,7 @@ mod serve;
 mod snapshot;
 mod sstable;
 mod start_script;
+mod support;
 mod takeover;
 
 use clap::error::ErrorKind;
@@ -57,6 +58,8 @@ enum Command {
     Sstable(sstable::Arguments),
     /// Tells what a start on the directories of Apache Cassandra would do
     Takeover(takeover::Arguments),
+    /// Packs what others need to know to help with a node, without secrets
+    SupportBundle(support::Arguments),
     /// Sets the password of a user
     Passwd(passwd::Arguments),
     /// Prints the script that completes commands and options in a shell
@@ -129,6 +132,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Restore(arguments) => restore::run(&arguments),
         Command::Sstable(arguments) => Ok(sstable::run(arguments)),
         Command::Takeover(arguments) => Ok(takeover::run(&arguments)),
+        Command::SupportBundle(arguments) => support::run(&arguments),
         Command::Passwd(arguments) => passwd::run(&arguments),
         Command::Completions(arguments) => {
             Ok(packaging::complete(&arguments, Arguments::command()))

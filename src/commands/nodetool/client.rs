@@ -67,6 +67,11 @@ impl Client {
         self.call(&Method::GET, path, &Map::new())
     }
 
+    /// The same as it is.
+    pub(in crate::commands) fn get_bytes(&self, path: &str) -> Result<Bytes, Failure> {
+        self.runtime.block_on(self.bytes(&Method::GET, path, &Map::new()))
+    }
+
     /// The answer to a request. Only a GET and a PUT have a time limit: the server can answer them
     /// at once. The others are work, which takes its time.
     pub(in crate::commands) fn call<T: DeserializeOwned>(
@@ -110,8 +115,18 @@ impl Client {
         path: &str,
         parameters: &Map<String, Value>,
     ) -> Result<T, Failure> {
+        let answer = self.bytes(method, path, parameters).await?;
+        serde_json::from_slice(&answer).map_err(|error| self.senseless(error))
+    }
+
+    async fn bytes(
+        &self,
+        method: &Method,
+        path: &str,
+        parameters: &Map<String, Value>,
+    ) -> Result<Bytes, Failure> {
         let exchange = self.exchange(method, path, parameters);
-        let answer = if [Method::GET, Method::PUT].contains(method) {
+        if [Method::GET, Method::PUT].contains(method) {
             tokio::time::timeout(self.timeout, exchange).await.unwrap_or_else(|_| {
                 let (server, seconds) = (self.server(), self.timeout.as_secs());
                 let text = format!("the server {server} has not answered within {seconds} seconds");
@@ -119,8 +134,7 @@ impl Client {
             })
         } else {
             exchange.await
-        };
-        serde_json::from_slice(&answer?).map_err(|error| self.senseless(error))
+        }
     }
 
     fn server(&self) -> String {

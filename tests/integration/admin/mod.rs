@@ -12,6 +12,7 @@ mod ports;
 mod ring;
 mod slow;
 mod snapshots;
+mod support;
 mod troubles;
 
 use crate::server::calls::{KEYSPACE, Path as ColumnPath};

@@ -1,0 +1,140 @@
+//! `alexandra support-bundle`: an archive of what others need to know to help with a node. It has
+//! no secrets and no data of users.
+
+use super::nodetool::Client;
+use super::output::{self, Failure};
+use crate::admin;
+use crate::base::clock::{Clock, SystemClock};
+use crate::base::utc::UtcTime;
+use crate::config::{Loader, describe};
+use crate::model::comparator::ComparatorRegistry;
+use clap::ArgAction;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use tar::{Builder, Header};
+
+/// How long the server may take for each answer.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Bytes of the end of a log.
+const MAX_LOG: u64 = 8 << 20;
+
+/// Files of the system that tell of the machine.
+const MACHINE: [&str; 5] =
+    ["/proc/version", "/proc/meminfo", "/proc/loadavg", "/proc/mounts", "/etc/os-release"];
+
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
+pub(super) struct Arguments {
+    /// The server: AdminAddress in its storage-conf.xml
+    #[arg(short = 'h', long, default_value = "127.0.0.1", value_name = "HOST")]
+    host: String,
+
+    /// Its AdminPort
+    #[arg(short = 'p', long, default_value_t = 8080, value_name = "PORT")]
+    port: u16,
+
+    /// Its storage-conf.xml, or the directory that holds it; without it the built-in one
+    #[arg(long, value_name = "FILE_OR_DIR")]
+    config: Option<PathBuf>,
+
+    /// Its log, of which the end is taken; may be repeated
+    #[arg(long, value_name = "FILE")]
+    log: Vec<PathBuf>,
+
+    /// Prints help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+
+    /// The archive, a new file: `alexandra-support-TIME.tar.gz` without it
+    file: Option<PathBuf>,
+}
+
+/// An archive that is being written.
+struct Bundle {
+    archive: Builder<GzEncoder<File>>,
+    /// Seconds since the Unix epoch.
+    now: u64,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let now = SystemClock::new().coarse_millis();
+    let named = format!("alexandra-support-{}.tar.gz", UtcTime(now));
+    let path = arguments.file.clone().unwrap_or_else(|| named.replace(':', "").into());
+    let failed = |error: io::Error| Failure::new(format_args!("{}: {error}", path.display()));
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    let archive = Builder::new(GzEncoder::new(file.map_err(failed)?, Compression::default()));
+    let mut bundle = Bundle { archive, now: now / 1000 };
+    let client = Client::new(&arguments.host, arguments.port, None, TIMEOUT)?;
+    bundle.fill(arguments, &client).map_err(failed)?;
+    let written = bundle.archive.into_inner().and_then(GzEncoder::finish);
+    written.and_then(|file| file.sync_all()).map_err(failed)?;
+    output::text(&format!("{}\n", path.display()));
+    Ok(output::finish(ExitCode::SUCCESS))
+}
+
+impl Bundle {
+    fn fill(&mut self, arguments: &Arguments, client: &Client) -> io::Result<()> {
+        self.put("version.txt", concat!(env!("CARGO_PKG_VERSION"), "\n").as_bytes())?;
+        self.put_configuration(arguments.config.as_deref())?;
+        for path in MACHINE {
+            if let Ok(text) = std::fs::read(path) {
+                self.put(&format!("machine{path}"), &text)?;
+            }
+        }
+        for path in admin::looks() {
+            let name = path.trim_start_matches("/api/v1/").trim_start_matches('/');
+            match client.get_bytes(path) {
+                Ok(answer) => self.put(name, &answer)?,
+                Err(Failure { text, .. }) => {
+                    complain!("{path} is left out: {text}");
+                    self.put(&format!("{name}.error"), text.as_bytes())?;
+                }
+            }
+        }
+        for (number, path) in arguments.log.iter().enumerate() {
+            let end = end_of(path)?;
+            let name = path.file_name().unwrap_or_default().display();
+            self.put(&format!("log/{number}-{name}"), &end)?;
+        }
+        Ok(())
+    }
+
+    /// The file without `AdminToken`, and the settings that follow from it.
+    fn put_configuration(&mut self, path: Option<&Path>) -> io::Result<()> {
+        let comparators = ComparatorRegistry::default();
+        match Loader::for_tools(&comparators).load(path) {
+            Ok(loaded) => {
+                self.put("storage-conf.xml", loaded.settings.text.as_bytes())?;
+                self.put("settings.txt", describe(&loaded).as_bytes())
+            }
+            Err(errors) => self.put("settings.error", format!("{errors}\n").as_bytes()),
+        }
+    }
+
+    fn put(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
+        let mut header = Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o600);
+        header.set_mtime(self.now);
+        self.archive.append_data(&mut header, format!("alexandra-support/{name}"), content)
+    }
+}
+
+/// The last lines of a log, without those that name rows.
+fn end_of(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(MAX_LOG)))?;
+    let mut end = Vec::new();
+    file.take(MAX_LOG).read_to_end(&mut end)?;
+    let text = String::from_utf8_lossy(&end);
+    let lines = text.split_inclusive('\n').filter(|line| !line.contains("slow: "));
+    Ok(lines.collect::<String>().into_bytes())
+}

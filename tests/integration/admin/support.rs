@@ -1,0 +1,62 @@
+//! The archive that others get to help with a node.
+
+use super::Node;
+use crate::server::calls::{STANDARD, plain_families};
+use crate::server::program;
+use flate2::read::GzDecoder;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+/// The files of an archive, without their common folder.
+fn files(archive: &Path) -> BTreeMap<String, String> {
+    let mut archive = tar::Archive::new(GzDecoder::new(fs::File::open(archive).unwrap()));
+    let files = archive.entries().unwrap().map(|entry| {
+        let mut entry = entry.unwrap();
+        let path = entry.path().unwrap().strip_prefix("alexandra-support").unwrap().to_owned();
+        let mut text = String::new();
+        entry.read_to_string(&mut text).unwrap();
+        (path.display().to_string(), text)
+    });
+    files.collect()
+}
+
+#[test]
+fn a_support_bundle_has_what_helps_and_no_secrets() {
+    let node = Node::start(&plain_families().with("AdminToken", "very secret"));
+    node.insert(STANDARD, 0..3);
+    let directory = node.directory.path();
+    let log = directory.join("own.log");
+    fs::write(&log, "the log\nslow: thrift get of Blog.Authors 'row 1'\n").unwrap();
+    let file = directory.join("bundle.tar.gz");
+    let run = || {
+        let mut command = Command::new(program());
+        command.args(["support-bundle", "-p", &node.admin().port().to_string(), "--config"]);
+        command.arg(directory).arg("--log").arg(&log).arg(&file).output().unwrap()
+    };
+    let output = run();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let files = files(&file);
+    for (name, part) in [
+        ("version.txt", env!("CARGO_PKG_VERSION")),
+        ("storage-conf.xml", "<Storage>"),
+        ("settings.txt", "AdminToken = (set)"),
+        ("cfstats", "\"Standard1\""),
+        ("metrics", "alexandra_uptime_seconds"),
+        ("status", "\"nodes\""),
+        ("machine/proc/meminfo", "MemTotal"),
+        ("log/0-own.log", "the log"),
+    ] {
+        let text = files.get(name).unwrap_or_else(|| panic!("{name} of {:?}", files.keys()));
+        assert!(text.contains(part), "{name}: {text}");
+    }
+    for (name, text) in &files {
+        assert!(!text.contains("very secret") && !text.contains("row 1"), "{name}");
+    }
+    let again = run();
+    assert!(!again.status.success(), "a file that is there stays");
+}
