@@ -2,7 +2,8 @@
 # The whole check of the tree, in the order of what fails fastest: form, lints, tests; and beside the
 # longest of them the documentation.
 #
-# With --all, after that the slow extras: what other programs make of a ring of three nodes.
+# With --all, after that the slow extras: what other programs make of a ring of three nodes, and a
+# restore from a backup off the host.
 #
 # The tests run in the dev profile: it checks arithmetic, and builds several times faster than the
 # release profile, on which two cores would spend most of the run.
@@ -33,5 +34,7 @@ cat "$computed"
 
 if [ "${1:-}" = --all ]; then
     cargo build --locked
-    tests/monitoring/check.py "${CARGO_TARGET_DIR:-target}/debug/alexandra"
+    program=${CARGO_TARGET_DIR:-target}/debug/alexandra
+    tests/monitoring/check.py "$program"
+    tests/backup/check.py "$program"
 fi

@@ -4,7 +4,8 @@
 # compiler, which makes their bindings, the CQL driver of Python, and, in a virtual environment
 # below clients/modern, the library of the client there.
 #
-# With --all also what only `tests/run.sh --all` needs: Prometheus, and programs that cause faults.
+# With --all also what only `tests/run.sh --all` needs: Prometheus, restic, and programs that cause
+# faults.
 #
 # For Debian and its descendants; elsewhere it only says what is missing. It uses sudo unless it is
 # run by root, installs nothing that is there already, and is done at once where all of it is.
@@ -27,7 +28,7 @@ missing() {
     /usr/bin/ruby -e 'require "thrift"' 2>/dev/null || echo ruby-thrift
     command -v thrift >/dev/null || echo thrift-compiler
     [ "$extras" = --all ] || return 0
-    for program in prometheus faketime strace; do
+    for program in prometheus restic faketime strace; do
         command -v $program >/dev/null || echo $program
     done
 }

@@ -51,9 +51,9 @@ def wait_for(what, condition, seconds=PATIENCE):
     raise Failed(f"not within {seconds} seconds: {what}")
 
 
-def configure(text):
-    """The configuration of the repository with the settings of this check."""
-    for name, value in SETTINGS.items():
+def configure(text, settings=SETTINGS):
+    """A configuration with these settings."""
+    for name, value in settings.items():
         element = f"<{name}>{value}</{name}>"
         text, found = re.subn(f"<{name}>[^<]*</{name}>", element, text)
         if not found:
