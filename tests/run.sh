@@ -2,8 +2,8 @@
 # The whole check of the tree, in the order of what fails fastest: form, lints, tests; and beside the
 # longest of them the documentation.
 #
-# With --all, after that the slow extras: what other programs make of a ring of three nodes, and a
-# restore from a backup off the host.
+# With --all, after that the slow extras: what other programs make of a ring of three nodes, a
+# restore from a backup off the host, and, for root, the package on a clean Debian.
 #
 # The tests run in the dev profile: it checks arithmetic, and builds several times faster than the
 # release profile, on which two cores would spend most of the run.
@@ -37,4 +37,9 @@ if [ "${1:-}" = --all ]; then
     program=${CARGO_TARGET_DIR:-target}/debug/alexandra
     tests/monitoring/check.py "$program"
     tests/backup/check.py "$program"
+    if [ "$(id -u)" = 0 ]; then
+        tests/package/check.sh "$program"
+    else
+        echo "Not tried, for want of root: tests/package/check.sh"
+    fi
 fi

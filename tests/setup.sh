@@ -4,8 +4,8 @@
 # compiler, which makes their bindings, the CQL driver of Python, and, in a virtual environment
 # below clients/modern, the library of the client there.
 #
-# With --all also what only `tests/run.sh --all` needs: Prometheus, restic, and programs that cause
-# faults.
+# With --all also what only `tests/run.sh --all` needs: Prometheus, restic, programs that cause
+# faults, and those that make packages and try them on a Debian of their own.
 #
 # For Debian and its descendants; elsewhere it only says what is missing. It uses sudo unless it is
 # run by root, installs nothing that is there already, and is done at once where all of it is.
@@ -28,13 +28,17 @@ missing() {
     /usr/bin/ruby -e 'require "thrift"' 2>/dev/null || echo ruby-thrift
     command -v thrift >/dev/null || echo thrift-compiler
     [ "$extras" = --all ] || return 0
-    for program in prometheus restic faketime strace; do
+    for program in prometheus restic faketime strace lintian mmdebstrap; do
         command -v $program >/dev/null || echo $program
     done
+    command -v systemd-nspawn >/dev/null || echo systemd-container
 }
 
-# The library is not in Debian.
-prepare_modern() {
+# What is not in Debian: a library, and with --all the packager.
+prepare_others() {
+    if [ "$extras" = --all ] && ! command -v cargo-deb >/dev/null; then
+        cargo install --quiet --locked --version 3.8.0 cargo-deb
+    fi
     versions=clients/modern/requirements.txt
     environment=clients/modern/.venv
     if cmp -s $versions $environment/requirements.txt &&
@@ -52,7 +56,7 @@ if ! command -v cargo >/dev/null; then
 fi
 packages=$(missing | tr '\n' ' ')
 if [ -z "$packages" ]; then
-    prepare_modern
+    prepare_others
     echo "Nothing to install: the compilers, Python, Ruby and their libraries are here."
     exit 0
 fi
@@ -79,5 +83,5 @@ if [ -n "$packages" ]; then
     echo "Still missing after the installation: $packages" >&2
     exit 1
 fi
-prepare_modern
+prepare_others
 echo "Done."

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Builds the Debian package, and one with its debug information. Prints their paths.
 #
-#   contrib/debian/build.sh [--no-build]
+#   contrib/debian/build.sh [--no-build] [options of cargo-deb]
 #
 # Needs cargo-deb (`cargo install cargo-deb --locked`). --no-build packs target/release/alexandra as
 # it is.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-if [[ "${1:-}" != --no-build ]]; then
+if [[ "${1:-}" = --no-build ]]; then
+    shift
+else
     cargo build --release --locked
 fi
 program=target/release/alexandra
@@ -17,11 +19,31 @@ rm -rf "$files"
 mkdir -p "$files"/{man,links}
 "$program" man "$files/man"
 gzip --best --no-name "$files"/man/*
+gzip --best --no-name --stdout CHANGELOG.md > "$files/changelog.gz"
+version=$("$program" version)
+cat > "$files/changelog.Debian" <<END
+alexandra (${version#* }-1) unstable; urgency=medium
+
+  * See changelog.gz.
+
+ -- The authors of Alexandra <root@localhost>  $(date --utc -R -r CHANGELOG.md)
+END
 for shell in bash zsh fish; do
     "$program" completions "$shell" > "$files/alexandra.$shell"
 done
 sed 's#\./data/#/var/lib/cassandra/#' storage-conf.xml > "$files/storage-conf.xml"
-for name in cassandra cassandra-cli clustertool nodetool nodeprobe sstable2json json2sstable sstablekeys; do
+# The old names, each with the page of the command that it stands for.
+while read -r name command; do
     ln -s alexandra "$files/links/$name"
-done
-cargo deb --no-build
+    ln -s "alexandra-$command.1.gz" "$files/man/$name.1.gz"
+done <<END
+cassandra serve
+cassandra-cli cli
+clustertool clustertool
+nodetool nodetool
+nodeprobe nodetool
+sstable2json sstable
+json2sstable sstable
+sstablekeys sstable
+END
+cargo deb --no-build "$@"

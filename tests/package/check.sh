@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# Installs, upgrades, removes and purges the Debian package on a clean Debian that systemd has
+# booted, with a blog and data that have to survive.
+#
+#   tests/package/check.sh PROGRAM [ROOT.tar]
+#
+# PROGRAM is packed as it is; it has to run on Debian bookworm. ROOT.tar is a root that `make_root`
+# below has made, and saves minutes. Needs root and what `tests/setup.sh --all` installs. All is below
+# one temporary directory and stopped at the end; the container has a network of its own.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+program=$(realpath "$1")
+directory=$(mktemp -d --tmpdir alexandra-package-XXXXXX)
+root=$directory/root
+container=
+leader=
+trap stop EXIT
+trap 'exit 1' INT TERM
+
+say() { echo "--- $*"; }
+
+fail() {
+    echo "failed: $*" >&2
+    exit 1
+}
+
+# A root with what the package and the blog need.
+make_root() {
+    mmdebstrap --quiet --variant=minbase \
+        --include=systemd,systemd-sysv,adduser,python3,python3-thrift,python3-six bookworm "$1"
+}
+
+# Packages of two revisions, from a copy of the tree.
+build() {
+    local tree=$directory/tree revision
+    mkdir -p "$tree/target/release" "$directory/packages"
+    git ls-files -z | tar --create --null --files-from=- | tar --extract --directory "$tree"
+    cp "$program" "$tree/target/release/alexandra"
+    strip "$tree/target/release/alexandra"
+    for revision in 1 2; do
+        "$tree/contrib/debian/build.sh" --no-build --no-dbgsym --fast --deb-revision "$revision" \
+            --output "$directory/packages/$revision.deb"
+    done
+}
+
+boot() {
+    setsid systemd-nspawn --quiet --register=no --keep-unit --private-network --boot \
+        --console=pipe --directory "$root" >"$directory/console.log" 2>&1 </dev/null &
+    container=$!
+    wait_for "systemd is up" is_booted
+}
+
+is_booted() {
+    leader=$(pgrep --parent "$container") && inside systemctl is-system-running 2>/dev/null |
+        grep -q -e running -e degraded
+}
+
+inside() {
+    timeout 120 nsenter --target "$leader" --mount --uts --ipc --net --pid --cgroup -- \
+        env -i PATH=/usr/sbin:/usr/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"
+}
+
+stop() {
+    if [ -n "$container" ]; then
+        kill -s RTMIN+4 "$leader" 2>/dev/null || true
+        timeout 60 tail --pid="$container" -f /dev/null || kill -s KILL "$leader"
+    fi
+    rm -rf "$directory"
+}
+
+wait_for() {
+    local what=$1 count
+    shift
+    for ((count = 0; count < 120; count++)); do
+        if "$@"; then return; fi
+        sleep 0.5
+    done
+    fail "not within a minute: $what"
+}
+
+install_package() { inside dpkg --install "/packages/$1.deb" | tail -n 3; }
+
+cli() { inside alexandra cli --stop-on-error --execute "$1"; }
+
+serves() {
+    [ "$(inside systemctl is-active alexandra)" = active ] || fail "the service is not active"
+    inside nodetool -h 127.0.0.1 info >/dev/null || fail "nodetool does not reach the server"
+}
+
+is_down() {
+    if inside nodetool -h 127.0.0.1 info >/dev/null 2>&1; then fail "the server still runs"; fi
+}
+
+# A row that was written at the beginning.
+write_row() { cli "set Keyspace1.Standard1['kept']['name'] = 'value'" >/dev/null; }
+has_row() {
+    cli "get Keyspace1.Standard1['kept']['name']" | grep -q value=value || fail "the row is gone"
+}
+
+run_blog() { inside /clients/python/check.py | tail -n 1; }
+
+say "build"
+build
+lintian --allow-root --fail-on error,warning "$directory/packages/1.deb" || fail "lintian objects"
+
+say "a clean Debian"
+if [ $# -gt 1 ]; then
+    mkdir "$root"
+    tar --extract --file "$2" --directory "$root"
+else
+    make_root "$root"
+fi
+cp -r "$directory/packages" clients cassandra.thrift "$root"
+PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 clients/python/check.py --help >/dev/null
+boot
+
+say "install"
+install_package 1
+serves
+run_blog
+write_row
+inside sh -c 'stat -c "%U %a %n" /var/lib/cassandra /etc/cassandra/storage-conf.xml'
+inside systemd-analyze security alexandra | tail -n 1
+
+say "upgrade"
+echo "<!-- Ours. -->" >>"$root/etc/cassandra/storage-conf.xml"
+configured=$(sha256sum <"$root/etc/cassandra/storage-conf.xml")
+before=$(inside systemctl show --property MainPID alexandra)
+install_package 2
+serves
+[ "$before" != "$(inside systemctl show --property MainPID alexandra)" ] || fail "no restart"
+inside dpkg-query --show alexandra
+has_row
+run_blog
+
+kept() {
+    [ "$configured" = "$(sha256sum <"$root/etc/cassandra/storage-conf.xml")" ] ||
+        fail "the configuration has changed"
+    [ -d "$root/var/lib/cassandra/data/Keyspace1" ] || fail "the data are gone"
+}
+
+say "remove"
+inside dpkg --remove alexandra | tail -n 1
+is_down
+kept
+install_package 2
+serves
+has_row
+
+say "purge"
+inside dpkg --purge alexandra | tail -n 2
+is_down
+kept
+if inside dpkg-query --status alexandra 2>/dev/null; then fail "dpkg still knows it"; fi
+left=$(find "$root/etc" "$root/usr" "$root/lib" -name '*alexandra*')
+[ -z "$left" ] || fail "files of the package are left: $left"
+
+say "a configuration of old, and no data"
+rm -rf "$root/var/lib/cassandra"
+sed -i 's/Test Cluster/Of old/' "$root/etc/cassandra/storage-conf.xml"
+configured=$(sha256sum <"$root/etc/cassandra/storage-conf.xml")
+install_package 1
+serves
+cli "show cluster name" | grep 'Of old' || fail "it is not served"
+write_row
+kept
+say "all is well"
