@@ -3,7 +3,7 @@
 # longest of them the documentation.
 #
 # With --all, after that the slow extras: what other programs make of a ring of three nodes, a
-# restore from a backup off the host, and, for root, the package on a clean Debian.
+# restore from a backup off the host, and, for root, package and container on a clean Debian.
 #
 # The tests run in the dev profile: it checks arithmetic, and builds several times faster than the
 # release profile, on which two cores would spend most of the run.
@@ -38,8 +38,11 @@ if [ "${1:-}" = --all ]; then
     tests/monitoring/check.py "$program"
     tests/backup/check.py "$program"
     if [ "$(id -u)" = 0 ]; then
-        tests/package/check.sh "$program"
+        root=${CARGO_TARGET_DIR:-target}/bookworm.tar
+        tests/package/root.sh "$root"
+        tests/package/check.sh "$program" "$root"
+        tests/package/container.sh "$program" "$root"
     else
-        echo "Not tried, for want of root: tests/package/check.sh"
+        echo "Not tried, for want of root: tests/package"
     fi
 fi

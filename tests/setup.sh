@@ -28,7 +28,7 @@ missing() {
     /usr/bin/ruby -e 'require "thrift"' 2>/dev/null || echo ruby-thrift
     command -v thrift >/dev/null || echo thrift-compiler
     [ "$extras" = --all ] || return 0
-    for program in prometheus restic faketime strace lintian mmdebstrap; do
+    for program in prometheus restic faketime strace lintian mmdebstrap podman runc jq; do
         command -v $program >/dev/null || echo $program
     done
     command -v systemd-nspawn >/dev/null || echo systemd-container

@@ -2,11 +2,11 @@
 # Installs, upgrades, removes and purges the Debian package on a clean Debian that systemd has
 # booted, with a blog and data that have to survive.
 #
-#   tests/package/check.sh PROGRAM [ROOT.tar]
+#   tests/package/check.sh PROGRAM ROOT.tar
 #
-# PROGRAM is packed as it is; it has to run on Debian bookworm. ROOT.tar is a root that `make_root`
-# below has made, and saves minutes. Needs root and what `tests/setup.sh --all` installs. All is below
-# one temporary directory and stopped at the end; the container has a network of its own.
+# PROGRAM is packed as it is; it has to run on Debian bookworm. ROOT.tar is what root.sh has made.
+# Needs root and what `tests/setup.sh --all` installs. All is below one temporary directory and
+# stopped at the end; the container has a network of its own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 program=$(realpath "$1")
@@ -22,12 +22,6 @@ say() { echo "--- $*"; }
 fail() {
     echo "failed: $*" >&2
     exit 1
-}
-
-# A root with what the package and the blog need.
-make_root() {
-    mmdebstrap --quiet --variant=minbase \
-        --include=systemd,systemd-sysv,adduser,python3,python3-thrift,python3-six bookworm "$1"
 }
 
 # Packages of two revisions, from a copy of the tree.
@@ -104,12 +98,8 @@ build
 lintian --allow-root --fail-on error,warning "$directory/packages/1.deb" || fail "lintian objects"
 
 say "a clean Debian"
-if [ $# -gt 1 ]; then
-    mkdir "$root"
-    tar --extract --file "$2" --directory "$root"
-else
-    make_root "$root"
-fi
+mkdir "$root"
+tar --extract --file "$2" --directory "$root"
 cp -r "$directory/packages" clients cassandra.thrift "$root"
 PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 clients/python/check.py --help >/dev/null
 boot
@@ -122,8 +112,33 @@ write_row
 inside sh -c 'stat -c "%U %a %n" /var/lib/cassandra /etc/cassandra/storage-conf.xml'
 inside systemd-analyze security alexandra | tail -n 1
 
+say "backups by the units of contrib/backup"
+cp "$(command -v restic)" "$root/usr/bin"
+inside install -d -o cassandra -g cassandra -m 700 /var/lib/cassandra/archive /var/backups/node
+sed -i 's#</Storage>#<CommitLogArchiveDirectory>./archive</CommitLogArchiveDirectory>&#' \
+    "$root/etc/cassandra/storage-conf.xml"
+inside systemctl restart alexandra
+echo secret >"$root/etc/alexandra-backup.password"
+cat >"$root/etc/default/alexandra-backup" <<END
+RESTIC_REPOSITORY=/var/backups/node
+RESTIC_PASSWORD_FILE=/etc/alexandra-backup.password
+END
+inside sh -c 'cp /usr/share/alexandra/backup/alexandra-backup@* /etc/systemd/system/'
+restic_inside() {
+    inside runuser -u cassandra -- sh -c "set -a; . /etc/default/alexandra-backup; restic $*"
+}
+restic_inside init
+inside systemctl enable --now alexandra-backup@snapshot.timer alexandra-backup@log.timer
+for kind in snapshot log; do
+    inside systemctl start "alexandra-backup@$kind" || fail "no backup: $kind"
+    restic_inside snapshots --compact --tag "alexandra-$kind" | grep "alexandra-$kind"
+done
+inside systemctl list-timers --no-pager 'alexandra-backup@*' | grep -c alexandra-backup@ |
+    grep 2 || fail "no timers"
+rm "$root"/etc/systemd/system/alexandra-backup@* "$root"/etc/*/alexandra-backup* \
+    "$root"/etc/alexandra-backup* "$root"/etc/systemd/system/*/alexandra-backup@*
+
 say "upgrade"
-echo "<!-- Ours. -->" >>"$root/etc/cassandra/storage-conf.xml"
 configured=$(sha256sum <"$root/etc/cassandra/storage-conf.xml")
 before=$(inside systemctl show --property MainPID alexandra)
 install_package 2
