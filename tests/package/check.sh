@@ -100,7 +100,7 @@ lintian --allow-root --fail-on error,warning "$directory/packages/1.deb" || fail
 say "a clean Debian"
 mkdir "$root"
 tar --extract --file "$2" --directory "$root"
-cp -r "$directory/packages" clients cassandra.thrift "$root"
+cp -r "$directory/packages" clients cassandra.thrift tests/package/night.sh "$root"
 PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 clients/python/check.py --help >/dev/null
 boot
 
@@ -111,6 +111,18 @@ run_blog
 write_row
 inside sh -c 'stat -c "%U %a %n" /var/lib/cassandra /etc/cassandra/storage-conf.xml'
 inside systemd-analyze security alexandra | tail -n 1
+
+say "three nights with a script of the years of 0.6"
+night() { inside /night.sh 127.0.0.1 8080 /var/lib/cassandra/data /backups; }
+night | grep "1 backups, 0 snapshots left"
+night | grep "2 backups, 0 snapshots left"
+# night.txt is what the script printed with a server of 0.6.13. Figures may differ, and the order of
+# pools and column families.
+night | sed -E '/^(node|token|ROW|Keyspace|Standard)/ {
+    s/[0-9.]+ (bytes|KB|MB),/SIZE,/
+    s/NaN|\b[0-9][0-9.]*(E-[0-9]+)?\b/N/g
+}' | LC_ALL=C sort >"$directory/night"
+diff tests/package/night.txt "$directory/night" || fail "the script does not find what it found"
 
 say "backups by the units of contrib/backup"
 cp "$(command -v restic)" "$root/usr/bin"
