@@ -14,7 +14,7 @@ use crate::base::operations::Totals;
 use crate::model::comparator::{Comparator, hex};
 use crate::model::schema::FamilyId;
 use crate::model::table::Form;
-use crate::model::types::{CqlType, Native};
+use crate::model::types::Native;
 use crate::storage::caches::{CacheStats, FamilyCacheStats};
 use crate::storage::compaction;
 use crate::storage::family::{ColumnFamily, FamilyStatistics, Operation};
@@ -174,10 +174,6 @@ impl AdminContext {
         let of = |id: &FamilyId| {
             let family = self.storage.schema().family(*id);
             let table = &family.table;
-            let key_type = match &table.columns[..table.key_length()] {
-                [key] => key.of_type.class_name(),
-                _ => CqlType::Native(Native::Blob).class_name(),
-            };
             let is_sparse = matches!(table.form, Form::Sparse { .. });
             let named = table.columns[table.statics().start..].iter();
             // The cells of a collection have names of their own, also of undeclared ones.
@@ -187,7 +183,7 @@ impl AdminContext {
                 family: (&**family).into(),
                 comparator: family.comparator().class_name(),
                 subcomparator: family.subcolumn_comparator().map(Comparator::class_name),
-                key_type,
+                key_type: table.key_type().class_name(),
                 value_type: undeclared.class_name(),
                 columns: columns
                     .map(|column| ColumnType {

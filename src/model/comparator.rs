@@ -7,7 +7,7 @@
 pub mod composite;
 mod typed;
 
-use super::types::{CqlType, Native};
+use super::types::{CqlType, Native, millis_of_timeuuid};
 use composite::{Composite, Reversed};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -181,6 +181,20 @@ impl Comparator {
         }
     }
 
+    /// The name as text: bytes as the text that they are, or in hexadecimal digits.
+    pub fn show(&self, name: &[u8]) -> String {
+        match self {
+            Self::Bytes => shown_bytes(name),
+            _ => self.render(name),
+        }
+    }
+
+    /// The time of a name that is a time UUID.
+    pub fn time_of(&self, name: &[u8]) -> Option<String> {
+        let millis = millis_of_timeuuid(name).filter(|_| *self == Self::TimeUuid)?;
+        Some(CqlType::Native(Native::Timestamp).show(&millis.to_be_bytes()))
+    }
+
     /// The types of the components of a name; empty if it has none.
     pub fn components(&self) -> &[Self] {
         match self {
@@ -217,6 +231,16 @@ pub fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+/// Bytes as the text that they are, or else in hexadecimal digits.
+pub fn shown_bytes(bytes: &[u8]) -> String {
+    match str::from_utf8(bytes) {
+        Ok(text) if !text.contains(|c: char| c.is_control() && c != '\n' && c != '\t') => {
+            text.to_owned()
+        }
+        _ => format!("0x{}", hex(bytes)),
+    }
 }
 
 /// A signed first byte and unsigned others: the numeric order of two's complement. Names of other

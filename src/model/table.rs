@@ -238,6 +238,21 @@ impl Table {
         self.columns.iter().take_while(|it| it.kind == ColumnKind::PartitionKey).count()
     }
 
+    /// Type of the row keys. Those of several parts are bytes.
+    pub fn key_type(&self) -> CqlType {
+        match &self.columns[..self.key_length()] {
+            [key] => key.of_type.clone(),
+            _ => Native::Blob.into(),
+        }
+    }
+
+    /// The name for people of a column that is declared, by its name in cells.
+    pub fn declared_name(&self, cell_name: &[u8]) -> Option<&str> {
+        let columns = self.columns[self.statics().start..].iter();
+        let mut named = columns.filter(|it| !it.is_hidden() && *it.cell_name == *cell_name);
+        named.next().map(|column| column.name.as_str())
+    }
+
     /// Numbers of the clustering columns.
     pub fn clustering(&self) -> std::ops::Range<usize> {
         let is_clustering = |it: &&Column| matches!(it.kind, ColumnKind::Clustering { .. });

@@ -207,7 +207,7 @@ impl Families {
             Part::Column(term) => {
                 let comparator = types.column_names();
                 let name = literals::name(comparator, term, literals::Place::Exact)?;
-                let shown = literals::shown_name(comparator, &name);
+                let shown = comparator.show(&name);
                 types.columns.retain(|(column, ..)| *column != name);
                 types.columns.push((name, shown, of_type()?));
             }

@@ -4,8 +4,8 @@ use super::lexer::Span;
 use super::mistake::Mistake;
 use super::statement::{Term, TermKind};
 use crate::base::clock::{Clock, SystemClock};
-use crate::model::comparator::{Comparator, ComparatorRegistry, composite, hex};
-use crate::model::types::{CqlType, Native, millis_of_timeuuid};
+use crate::model::comparator::{Comparator, ComparatorRegistry, composite, shown_bytes};
+use crate::model::types::{CqlType, Native};
 use std::borrow::Cow;
 use uuid::{Builder, timestamp::UUID_TICKS_BETWEEN_EPOCHS as GREGORIAN};
 
@@ -185,20 +185,6 @@ pub(super) fn short_class(comparator: &Comparator) -> String {
     comparator.class_name().replace(crate::model::comparator::CLASS_PREFIX, "")
 }
 
-/// A name as text: bytes as the text that they are, or in hexadecimal digits.
-pub(super) fn shown_name(comparator: &Comparator, name: &[u8]) -> String {
-    match comparator {
-        Comparator::Bytes => shown_bytes(name),
-        _ => comparator.render(name),
-    }
-}
-
-/// A name that is a time UUID, with its time.
-pub(super) fn time_of_name(comparator: &Comparator, name: &[u8]) -> Option<String> {
-    let millis = millis_of_timeuuid(name).filter(|_| *comparator == Comparator::TimeUuid)?;
-    Some(CqlType::Native(Native::Timestamp).show(&millis.to_be_bytes()))
-}
-
 /// A value as text. Without a type it is text, as in the original.
 pub(super) fn shown_value<'v>(of_type: Option<&CqlType>, value: &'v [u8]) -> Cow<'v, str> {
     match of_type.filter(|it| **it != CqlType::Native(Native::Blob)) {
@@ -213,7 +199,7 @@ pub(super) fn json_name(comparator: &Comparator, name: &[u8]) -> serde_json::Val
     let number = of_type.filter(|it| it.native().is_some_and(Native::is_number));
     match number {
         Some(number) => json_of(&number, name),
-        None => shown_name(comparator, name).into(),
+        None => comparator.show(name).into(),
     }
 }
 
@@ -228,14 +214,4 @@ pub(super) fn json_value(of_type: Option<&CqlType>, value: &[u8]) -> serde_json:
 fn json_of(of_type: &CqlType, value: &[u8]) -> serde_json::Value {
     let json = of_type.to_json(value);
     serde_json::from_str(&json).unwrap_or_else(|_| json.into())
-}
-
-/// Bytes as the text that they are, or else in hexadecimal digits.
-fn shown_bytes(bytes: &[u8]) -> String {
-    match std::str::from_utf8(bytes) {
-        Ok(text) if !text.contains(|c: char| c.is_control() && c != '\n' && c != '\t') => {
-            text.to_owned()
-        }
-        _ => format!("0x{}", hex(bytes)),
-    }
 }

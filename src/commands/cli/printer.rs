@@ -1,7 +1,7 @@
 //! Layouts of results: that of the original, a table, and JSON, one object a line.
 
 use super::families::Types;
-use super::literals::{json_name, json_value, shown_name, shown_value, time_of_name};
+use super::literals::{json_name, json_value, shown_value};
 use super::screen::{Screen, Stopped};
 use crate::model::comparator::Comparator;
 use crate::thrift::idl::Column;
@@ -129,12 +129,12 @@ impl Place<'_> {
     fn fields(&self, column: &Column<'_>) -> Vec<(&'static str, String)> {
         let Self { types, key, super_name, .. } = self;
         let declared = types.declared_name(column.name).map(str::to_owned);
-        let name = declared.unwrap_or_else(|| shown_name(self.names(), column.name));
+        let name = declared.unwrap_or_else(|| self.names().show(column.name));
         let value = shown_value(types.value_type(column.name), column.value).into_owned();
-        let time = time_of_name(&types.names, super_name.unwrap_or(column.name));
+        let time = types.names.time_of(super_name.unwrap_or(column.name));
         let fields = [
             ("key", key.map(str::to_owned)),
-            ("super column", super_name.map(|name| shown_name(&types.names, name))),
+            ("super column", super_name.map(|name| types.names.show(name))),
             ("column", Some(name)),
             ("time", time),
             ("value", Some(value)),
