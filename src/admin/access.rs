@@ -13,10 +13,13 @@
 //! - A page that makes its own name lead to this machine is of the same origin then, and could
 //!   even read: over the loopback interface the host of a request must be a name of that
 //!   interface.
+//!
+//! Rows of clients are shown to those who may change something here, and to clients that log in.
 
 use crate::config::settings::AdminSettings;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
+use base64ct::{Base64, Encoding};
 use std::hint::black_box;
 use std::net::IpAddr;
 
@@ -38,7 +41,7 @@ const FOREIGN_HOST: Refusal = (
      127.0.0.1: name the server so, also in a proxy on this machine",
 );
 const FOREIGN_ORIGIN: Refusal =
-    (StatusCode::FORBIDDEN, "pages of other servers may not change anything here");
+    (StatusCode::FORBIDDEN, "pages of other servers may not change anything here, nor see rows");
 const NO_TOKEN_CONFIGURED: Refusal = (
     StatusCode::FORBIDDEN,
     "changes from other machines need a token, and this server has none: set AdminToken in its \
@@ -48,6 +51,50 @@ const TOKEN_MISSING: Refusal =
     (StatusCode::UNAUTHORIZED, "changes need the token of AdminToken: send it as a Bearer token");
 const TOKEN_WRONG: Refusal = (StatusCode::UNAUTHORIZED, "the token is not that of AdminToken");
 
+const ROWS_REFUSED: Refusal = (
+    StatusCode::UNAUTHORIZED,
+    "rows are shown only with the token of AdminToken, as a Bearer token, or with a user name and \
+     password that clients may log in with, as a Basic login: if this server has neither, set \
+     AdminToken in its storage-conf.xml",
+);
+
+/// Sender of a request for rows.
+#[derive(PartialEq, Eq)]
+pub(super) enum Reader {
+    /// Has the token of `AdminToken`.
+    Token,
+    /// Is on this machine, where changes need no token.
+    Machine,
+    /// Wants to log in as a client.
+    Login { user: String, password: String },
+}
+
+/// Decides on a request for rows by its head. A login is not checked yet.
+pub(super) fn reader(
+    settings: &AdminSettings,
+    peer: IpAddr,
+    headers: &HeaderMap,
+) -> Result<Reader, Refusal> {
+    let authorization = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
+    if let Some(encoded) = authorization.and_then(|value| after_scheme(value, "Basic ")) {
+        return login(encoded).ok_or(ROWS_REFUSED);
+    }
+    match may_change(settings, peer, headers) {
+        Ok(()) if authorization.is_some() => Ok(Reader::Token),
+        Ok(()) => Ok(Reader::Machine),
+        Err(refusal) if refusal == TOKEN_WRONG || refusal == FOREIGN_ORIGIN => Err(refusal),
+        Err(_) => Err(ROWS_REFUSED),
+    }
+}
+
+/// The user name and password of a Basic login.
+fn login(encoded: &[u8]) -> Option<Reader> {
+    let encoded = str::from_utf8(encoded).ok()?;
+    let text = String::from_utf8(Base64::decode_vec(encoded).ok()?).ok()?;
+    let (user, password) = text.split_once(':')?;
+    Some(Reader::Login { user: user.to_owned(), password: password.to_owned() })
+}
+
 /// Decides on a request by its head.
 pub(super) fn check(
     settings: &AdminSettings,
@@ -55,20 +102,25 @@ pub(super) fn check(
     method: &Method,
     headers: &HeaderMap,
 ) -> Result<(), Refusal> {
-    // A proxy on this machine speaks for others.
-    let is_forwarded = FORWARDED.iter().any(|name| headers.contains_key(name));
-    let is_loopback = peer.to_canonical().is_loopback();
     // A page can add the headers of a proxy, but not choose the host.
-    if is_loopback && !names_loopback(headers) {
+    if peer.to_canonical().is_loopback() && !names_loopback(headers) {
         return Err(FOREIGN_HOST);
     }
     if method == Method::GET || method == Method::HEAD {
         return Ok(());
     }
+    may_change(settings, peer, headers)
+}
+
+fn may_change(settings: &AdminSettings, peer: IpAddr, headers: &HeaderMap) -> Result<(), Refusal> {
+    // A proxy on this machine speaks for others.
+    let is_forwarded = FORWARDED.iter().any(|name| headers.contains_key(name));
+    let is_loopback = peer.to_canonical().is_loopback();
     if !is_same_origin(headers) {
         return Err(FOREIGN_ORIGIN);
     }
-    let presented = headers.get(AUTHORIZATION).map(|value| bearer(value.as_bytes()));
+    let presented = headers.get(AUTHORIZATION);
+    let presented = presented.map(|value| after_scheme(value.as_bytes(), "Bearer "));
     match (presented, &settings.token) {
         (None, _) if is_loopback && !is_forwarded && !settings.token_is_required => Ok(()),
         (_, None) => Err(NO_TOKEN_CONFIGURED),
@@ -113,10 +165,10 @@ fn is_same_origin(headers: &HeaderMap) -> bool {
         && headers.get_all(SEC_FETCH_SITE).iter().all(|site| says_so(site.as_bytes()))
 }
 
-/// The token of `Bearer <token>`.
-fn bearer(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, token) = value.split_at_checked("Bearer ".len())?;
-    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
+/// The credentials after a scheme such as `Bearer `.
+fn after_scheme<'v>(value: &'v [u8], scheme: &str) -> Option<&'v [u8]> {
+    let (named, credentials) = value.split_at_checked(scheme.len())?;
+    named.eq_ignore_ascii_case(scheme.as_bytes()).then(|| credentials.trim_ascii())
 }
 
 /// Compares in a time that depends on what was presented, but not on how much of it is right.
@@ -250,6 +302,41 @@ mod tests {
             assert_eq!(check(None, LOCAL, &Method::GET, &headers), Ok(()));
             let refused = check(Some("secret"), LOCAL, &Method::PUT, &headers);
             assert_eq!(refused, Err(TOKEN_MISSING));
+        }
+    }
+
+    #[test]
+    fn rows_are_for_operators_and_logins() {
+        let reader = |settings: &AdminSettings, peer: [u8; 4], headers: &[(&'static str, &str)]| {
+            let mut map = HeaderMap::new();
+            for (name, value) in headers {
+                map.append(*name, value.parse().unwrap());
+            }
+            super::reader(settings, peer.into(), &map)
+        };
+        let (without, trusting) = (settings(None, false), settings(Some("secret"), false));
+        let strict = settings(Some("secret"), true);
+        let bearer = ("authorization", "Bearer secret");
+        assert!(reader(&without, LOCAL, &[]) == Ok(Reader::Machine));
+        assert!(reader(&trusting, LOCAL, &[]) == Ok(Reader::Machine));
+        for (settings, peer) in [(&strict, LOCAL), (&strict, REMOTE), (&trusting, REMOTE)] {
+            assert!(reader(settings, peer, &[]) == Err(ROWS_REFUSED));
+            assert!(reader(settings, peer, &[bearer]) == Ok(Reader::Token));
+            let wrong = ("authorization", "Bearer secrets");
+            assert!(reader(settings, peer, &[wrong]) == Err(TOKEN_WRONG));
+        }
+        assert!(reader(&without, REMOTE, &[]) == Err(ROWS_REFUSED));
+        assert!(reader(&without, REMOTE, &[bearer]) == Err(ROWS_REFUSED));
+        assert!(reader(&without, LOCAL, &[("via", "proxy")]) == Err(ROWS_REFUSED));
+        let foreign = ("sec-fetch-site", "cross-site");
+        assert!(reader(&without, LOCAL, &[foreign]) == Err(FOREIGN_ORIGIN));
+        // A colon may be part of a password.
+        let basic = |text: &str| format!("basic {}", Base64::encode_string(text.as_bytes()));
+        let login = Reader::Login { user: "ann".to_owned(), password: "a:b".to_owned() };
+        assert!(reader(&strict, REMOTE, &[("authorization", &basic("ann:a:b"))]) == Ok(login));
+        for wrong in [basic("ann"), "Basic ?".to_owned(), "Basic".to_owned()] {
+            let refused = reader(&strict, REMOTE, &[("authorization", &wrong)]);
+            assert!(refused.is_err(), "{wrong}");
         }
     }
 

@@ -18,7 +18,7 @@ use crate::repair::{Operation, OperationReport, Stream, StreamsNow};
 use crate::replica::{PoolLoad, Replica};
 use crate::ring::Token;
 use crate::server::Traffic;
-use crate::service::Requests;
+use crate::service::{Requests, Service};
 use crate::storage::Database;
 use crate::storage::database::{Trouble, TroubleKind};
 use crate::storage::family::FamilyStatistics;
@@ -52,6 +52,8 @@ pub struct AdminContext {
     pub started: Duration,
     /// Earlier looks at the counters.
     pub recent: Recent,
+    /// Reads rows as clients do.
+    pub service: Arc<Service>,
     /// Requests of clients.
     pub requests: Arc<Requests>,
     /// Connections of clients.

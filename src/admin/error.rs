@@ -1,6 +1,7 @@
 //! Errors of requests, and their responses.
 
 use super::report::Failure;
+use crate::service::ServiceError;
 use crate::storage::snapshot::SnapshotError;
 use axum::Json;
 use axum::http::header::WWW_AUTHENTICATE;
@@ -51,6 +52,31 @@ impl From<SnapshotError> for AdminError {
             SnapshotError::Tag(_) => Self::bad_request(error),
             _ => Self::failed(error),
         }
+    }
+}
+
+impl From<ServiceError> for AdminError {
+    fn from(error: ServiceError) -> Self {
+        let status = match &error {
+            ServiceError::Invalid(_) => StatusCode::BAD_REQUEST,
+            ServiceError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            ServiceError::NotFound => StatusCode::NOT_FOUND,
+            ServiceError::Unavailable => {
+                let text = "too few replicas of these rows are alive: see the ring";
+                return Self::new(StatusCode::SERVICE_UNAVAILABLE, text);
+            }
+            ServiceError::TimedOut => {
+                let text = "too few replicas answered in time: try again, or ask for less";
+                return Self::new(StatusCode::GATEWAY_TIMEOUT, text);
+            }
+            ServiceError::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
+            ServiceError::Unauthorized(_) => StatusCode::FORBIDDEN,
+            ServiceError::Internal(_) => {
+                log::error!("rows cannot be read: {error}");
+                return Self::failed("the rows cannot be read: the log of the node says why");
+            }
+        };
+        Self::new(status, error)
     }
 }
 

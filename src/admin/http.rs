@@ -1,6 +1,7 @@
 //! From requests to resources: who may, and which one.
 
 use super::access;
+use super::console;
 use super::context::AdminContext;
 use super::error::AdminError;
 use super::resources::{Admin, resources};
@@ -19,19 +20,21 @@ use std::time::Duration;
 
 /// All resources, each checked by the guard first.
 pub(super) fn router(context: Arc<AdminContext>) -> Router {
-    const NOTHING: &str = "there is nothing here: the resources are below /api/v1/ and at /metrics";
+    const NOTHING: &str = "there is nothing here: the console is at /, the resources are below \
+                           /api/v1/ and at /metrics";
     const OTHER_METHOD: &str = "this resource is not used by this method";
     let log = LimitedLog::new(audit::TARGET, Arc::clone(&context.clock), LOG_INTERVAL);
     let guarded = Arc::new(Guard { settings: Arc::clone(&context.settings), log });
     let router = resources()
         .into_iter()
         .fold(Router::new(), |router, resource| router.route(resource.path, resource.route));
-    router
+    console::add_files(router)
         .fallback(async || AdminError::not_found(NOTHING))
         .method_not_allowed_fallback(async || {
             AdminError::new(StatusCode::METHOD_NOT_ALLOWED, OTHER_METHOD)
         })
         .layer(middleware::from_fn_with_state(guarded, guard))
+        .layer(middleware::from_fn(console::harden))
         .with_state(Admin::new(context))
 }
 
@@ -55,7 +58,13 @@ async fn guard(
     let (peer, method) = (peer.address(), request.method().clone());
     let path = request.uri().path().to_owned();
     match access::check(&guard.settings.admin, peer, &method, request.headers()) {
-        Ok(()) if method.is_safe() => next.run(request).await,
+        Ok(()) if method.is_safe() => {
+            let response = next.run(request).await;
+            if response.status() == StatusCode::UNAUTHORIZED {
+                guard.log.warn((), format_args!("{method} {path} of {peer} is refused"));
+            }
+            response
+        }
         Ok(()) => {
             let response = next.run(request).await;
             let status = response.status();

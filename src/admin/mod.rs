@@ -4,12 +4,14 @@
 //!
 //! A selection is `{}` for all column families, `{"keyspace": "K"}` for those of one, or
 //! `{"keyspace": "K", "column_families": ["A", "B"]}`. Errors are answered by
-//! `{"error": "…"}`. `access` decides which callers may change anything.
+//! `{"error": "…"}`. `access` decides which callers may change anything, or see
+//! rows.
 //!
 //! The server has a thread and a runtime of its own, so it answers however busy the node is.
 //! Long work runs on further threads, a few at a time.
 
 mod access;
+mod console;
 mod context;
 mod error;
 mod families;
@@ -22,6 +24,7 @@ mod request;
 mod resources;
 mod ring;
 pub mod ring_report;
+mod rows;
 mod server;
 mod settings;
 mod status;

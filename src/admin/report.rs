@@ -308,6 +308,13 @@ pub struct Compaction {
     pub running_seconds: u64,
 }
 
+/// Compactions that were stopped. They end at their next row or cell.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stopped {
+    /// Their numbers.
+    pub stopped: Vec<u64>,
+}
+
 /// Compactions that wait for a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingCompactions {

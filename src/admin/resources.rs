@@ -1,12 +1,15 @@
 //! The table of resources, one row each. docs/nodetool.md says what they are.
 
+use super::access;
 use super::context::AdminContext;
 use super::error::AdminError;
 use super::jobs::Jobs;
 use super::metrics::{self, Format};
-use super::report::{Caches, Done, Snapshot, Thresholds};
+use super::report::{Caches, Done, OperationState, Snapshot, Stopped, Thresholds};
 use super::request::{Change, Choice, NoBody, check_keyspace, families, find_family};
 use super::ring_report::AllowedReturn;
+use super::rows::{RowsChoice, RowsPage};
+use super::server::Peer;
 use super::settings;
 use crate::config::settings::PHI_CONVICT_THRESHOLDS;
 use crate::model::key::RowKey;
@@ -15,13 +18,13 @@ use crate::node::Drained;
 use crate::repair::{Operation, RepairScope};
 use crate::storage::compaction::CompactionError;
 use crate::storage::{Database, compaction, snapshot};
-use axum::Json;
 use axum::extract::State;
 use axum::handler::Handler;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::{Extension, Json};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -109,9 +112,11 @@ pub(super) fn resources() -> Vec<Resource> {
         row(GET, "/api/v1/health", health),
         look_at_families("/api/v1/cfstats", AdminContext::keyspaces),
         look_at_families("/api/v1/schema", AdminContext::types),
+        row(GET, "/api/v1/rows", rows),
         look_at_families("/api/v1/cfhistograms", AdminContext::latencies),
         look("/api/v1/pools", AdminContext::pools),
         look("/api/v1/compactions", AdminContext::compactions),
+        row(POST, "/api/v1/compactions/stop", stop_compactions),
         look_at_families("/api/v1/compaction-thresholds", AdminContext::thresholds),
         row(PUT, "/api/v1/compaction-thresholds", set_thresholds),
         row(PUT, "/api/v1/cache-capacities", set_cache_capacities),
@@ -127,6 +132,7 @@ pub(super) fn resources() -> Vec<Resource> {
         row(GET, "/api/v1/endpoints", endpoints),
         row(POST, "/api/v1/ring/allow-return", allow_return),
         look("/api/v1/ring/operation", AdminContext::operation),
+        row(POST, "/api/v1/ring/operation/stop", stop_repair),
         operation("/api/v1/ring/decommission", |_, Nothing {}| Ok(Operation::Decommission)),
         operation("/api/v1/ring/loadbalance", |_, Nothing {}| Ok(Operation::Loadbalance)),
         operation("/api/v1/ring/move", move_to),
@@ -199,6 +205,19 @@ async fn health(State(it): State<Admin>) -> impl IntoResponse {
     let health = it.context.health();
     let code = if health.takes_writes { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (code, Json(health))
+}
+
+/// Shows rows to those who may see them.
+async fn rows(
+    State(it): State<Admin>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+    Choice(choice): Choice<RowsChoice>,
+) -> Answer<RowsPage> {
+    let peer = peer.address();
+    let reader = access::reader(&it.context.settings.admin, peer, &headers);
+    let reader = reader.map_err(|(status, why)| AdminError::new(status, why))?;
+    Ok(Json(it.context.rows((reader, peer), &choice).await?))
 }
 
 /// New capacities of the caches of one column family: keys and rows; 0 switches one off.
@@ -284,11 +303,42 @@ async fn compact(State(it): State<Admin>, Change(work): Change<Work>) -> WorkAns
             let text = format!("{family} was not compacted: {error}");
             match error {
                 CompactionError::Stopped => AdminError::new(StatusCode::SERVICE_UNAVAILABLE, text),
+                CompactionError::Cancelled => AdminError::new(StatusCode::CONFLICT, text),
                 _ => AdminError::failed(text),
             }
         })
     })
     .await
+}
+
+/// A running compaction; all without a number.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CompactionChoice {
+    id: Option<u64>,
+}
+
+async fn stop_compactions(
+    State(it): State<Admin>,
+    Change(CompactionChoice { id }): Change<CompactionChoice>,
+) -> Answer<Stopped> {
+    let stopped = it.context.storage.cancel_compactions(id);
+    match id {
+        Some(id) if stopped.is_empty() => {
+            let text = format!("no compaction with the number {id} is running");
+            Err(AdminError::not_found(text))
+        }
+        _ => Ok(Json(Stopped { stopped })),
+    }
+}
+
+async fn stop_repair(
+    State(it): State<Admin>,
+    Change(Nothing {}): Change<Nothing>,
+) -> Answer<Option<OperationState>> {
+    let stopped = it.context.member.operations().stop_repair();
+    stopped.map_err(|error| AdminError::new(StatusCode::CONFLICT, error))?;
+    Ok(Json(it.context.operation()))
 }
 
 type WorkAnswer = Result<(StatusCode, Json<Done>), AdminError>;

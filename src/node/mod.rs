@@ -279,6 +279,7 @@ impl Node {
             started: clock.monotonic(),
             clock,
             recent: Recent::default(),
+            service: Arc::clone(&self.service),
             requests: Arc::clone(&self.client_ports.requests),
             traffic: self.client_ports.traffic(),
         });

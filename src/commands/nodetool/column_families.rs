@@ -115,14 +115,16 @@ pub(super) fn render_compactions(compactions: &Compactions) -> String {
     if compactions.running.is_empty() {
         return text;
     }
-    let mut line = |cells: [&str; 7]| {
-        let [kind, family, read, total, progress, files, seconds] = cells;
+    let mut line = |cells: [&str; 8]| {
+        let [kind, family, read, total, progress, files, seconds, number] = cells;
         let _ = writeln!(
             text,
-            "{kind:<10} {family:<32} {read:>15} {total:>15} {progress:>9} {files:>6} {seconds:>8}"
+            "{kind:<10} {family:<32} {read:>15} {total:>15} {progress:>9} {files:>6} {seconds:>8} \
+             {number:>6}"
         );
     };
-    line(["type", "column family", "bytes read", "bytes total", "progress", "files", "seconds"]);
+    let [read, total, share] = ["bytes read", "bytes total", "progress"];
+    line(["type", "column family", read, total, share, "files", "seconds", "number"]);
     for running in &compactions.running {
         line([
             &running.kind,
@@ -132,6 +134,7 @@ pub(super) fn render_compactions(compactions: &Compactions) -> String {
             &progress(running),
             &running.inputs.len().to_string(),
             &running.running_seconds.to_string(),
+            &running.id.to_string(),
         ]);
     }
     text

@@ -105,6 +105,15 @@ pub(super) enum Change {
     Flush(Work),
     /// Merges all SSTables of each column family into one
     Compact(Work),
+    /// Stops running compactions, or the repair: SSTables stay as they were
+    Stop {
+        /// The number of the compaction, as `compactionstats` shows it; all without it
+        #[arg(value_name = "NUMBER")]
+        id: Option<u64>,
+        /// The repair that the node coordinates, instead of compactions
+        #[arg(long, conflicts_with = "id")]
+        repair: bool,
+    },
     /// Changes how many SSTables a minor compaction takes, until the server is restarted
     SetCompactionThreshold {
         /// The least number of SSTables, and the greatest, 0 for no minor compactions; before them
@@ -340,6 +349,10 @@ impl Change {
             }
             Self::Flush(work) => post("flush", work.parameters(), nothing()),
             Self::Compact(work) => post("compact", work.parameters(), nothing()),
+            Self::Stop { repair: true, .. } => post("ring/operation/stop", json!({}), nothing()),
+            Self::Stop { id, .. } => {
+                post("compactions/stop", json!({ "id": id }), text(print::render_stopped))
+            }
             Self::SetCompactionThreshold { values } => {
                 call(Method::PUT, "compaction-thresholds", thresholds(values)?, nothing())
             }

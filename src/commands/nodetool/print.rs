@@ -1,7 +1,7 @@
 //! Texts that commands print: the node itself, operations and snapshots.
 
 use crate::admin::report::{
-    Collected, Info, OperationState, Pool, Received, Slow, Snapshot, Throughputs,
+    Collected, Info, OperationState, Pool, Received, Slow, Snapshot, Stopped, Throughputs,
 };
 use crate::base::utc::UtcTime;
 use crate::node::{Drained, Reloaded};
@@ -50,6 +50,15 @@ pub(super) fn judged<T: DeserializeOwned>(
         let typed = T::deserialize(answer)?;
         Ok(Printed { is_well: is_well(&typed), ..render(&typed).into() })
     })
+}
+
+/// The compactions that were stopped.
+pub(super) fn render_stopped(Stopped { stopped }: &Stopped) -> String {
+    if stopped.is_empty() {
+        return "no compaction was running\n".to_owned();
+    }
+    let numbers: Vec<String> = stopped.iter().map(ToString::to_string).collect();
+    format!("stopped: {}\n", numbers.join(", "))
 }
 
 /// Nothing, as in 0.6.

@@ -4,6 +4,7 @@
 mod access;
 mod column_families;
 mod command_line;
+mod console;
 mod drain;
 mod information;
 mod layouts;
@@ -155,8 +156,14 @@ fn assert_refused(output: &Output, exit_code: i32, why: &str) {
     assert!(error.contains(why), "{error}");
 }
 
-/// Sends a text and reads until the server closes the connection.
-fn exchange(admin: SocketAddr, text: &str) -> (u16, String) {
+/// Sends a text and reads until the server closes the connection: status and body.
+pub(crate) fn exchange(admin: SocketAddr, text: &str) -> (u16, String) {
+    let (head, body) = exchange_whole(admin, text);
+    (head.split(' ').nth(1).unwrap_or("0").parse().unwrap(), body)
+}
+
+/// The same, with the whole head.
+fn exchange_whole(admin: SocketAddr, text: &str) -> (String, String) {
     let mut stream = TcpStream::connect(admin).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     // The server may answer and close before everything was sent.
@@ -165,8 +172,7 @@ fn exchange(admin: SocketAddr, text: &str) -> (u16, String) {
     let _ = stream.read_to_end(&mut answer);
     let answer = String::from_utf8(answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    let status = head.split(' ').nth(1).unwrap_or("0").parse().unwrap();
-    (status, body.to_owned())
+    (head.to_owned(), body.to_owned())
 }
 
 /// Asks until the answer is the wanted one.

@@ -68,7 +68,7 @@ impl World {
 }
 
 /// The blog, and a keyspace with types of each kind.
-fn keyspaces() -> String {
+pub(super) fn keyspaces() -> String {
     let blog = include_str!("../server/storage-conf.xml");
     let (_, blog) = blog.split_once("<Keyspaces>").unwrap();
     let (blog, _) = blog.split_once("</Keyspaces>").unwrap();
@@ -103,7 +103,7 @@ fn text_of(argument: &Argument) -> String {
     }
 }
 
-fn without_timestamps(text: &str) -> String {
+pub(super) fn without_timestamps(text: &str) -> String {
     let mut shown = String::new();
     let mut digits = String::new();
     for c in text.chars().chain(['\0']) {

@@ -6,6 +6,7 @@
 //! behaviour write the new output into the scripts and review the diff:
 //! `UPDATE_GOLDENFILES=1 cargo test --test integration -- scripts`.
 
+mod admin;
 mod cli;
 mod config;
 mod coordinator;
