@@ -36,6 +36,7 @@ if [ "${1:-}" = --all ]; then
     cargo build --locked
     program=${CARGO_TARGET_DIR:-target}/debug/alexandra
     tests/monitoring/check.py "$program"
+    tests/console/.venv/bin/python tests/console/check.py "$program"
     tests/backup/check.py "$program"
     if [ "$(id -u)" = 0 ]; then
         root=${CARGO_TARGET_DIR:-target}/bookworm.tar

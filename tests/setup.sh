@@ -5,7 +5,8 @@
 # below clients/modern, the library of the client there.
 #
 # With --all also what only `tests/run.sh --all` needs: Prometheus, restic, programs that cause
-# faults, and those that make packages and try them on a Debian of their own.
+# faults, those that make packages and try them on a Debian of their own, and Chromium with what
+# drives it, in a virtual environment below tests/console.
 #
 # For Debian and its descendants; elsewhere it only says what is missing. It uses sudo unless it is
 # run by root, installs nothing that is there already, and is done at once where all of it is.
@@ -28,26 +29,32 @@ missing() {
     /usr/bin/ruby -e 'require "thrift"' 2>/dev/null || echo ruby-thrift
     command -v thrift >/dev/null || echo thrift-compiler
     [ "$extras" = --all ] || return 0
-    for program in prometheus restic faketime strace lintian mmdebstrap podman runc jq; do
+    for program in prometheus restic faketime strace lintian mmdebstrap podman runc jq chromium; do
         command -v $program >/dev/null || echo $program
     done
     command -v systemd-nspawn >/dev/null || echo systemd-container
 }
 
-# What is not in Debian: a library, and with --all the packager.
-prepare_others() {
-    if [ "$extras" = --all ] && ! command -v cargo-deb >/dev/null; then
-        cargo install --quiet --locked --version 3.8.0 cargo-deb
-    fi
-    versions=clients/modern/requirements.txt
-    environment=clients/modern/.venv
-    if cmp -s $versions $environment/requirements.txt &&
-        $environment/bin/python -c 'import thriftpy2' 2>/dev/null; then
+# Makes a virtual environment below a folder, if it is not there, for a module that is not in Debian.
+prepare() {
+    versions=$1/requirements.txt
+    environment=$1/.venv
+    if cmp -s "$versions" "$environment/requirements.txt" &&
+        "$environment/bin/python" -c "import $2" 2>/dev/null; then
         return
     fi
-    /usr/bin/python3 -m venv --clear $environment
-    $environment/bin/pip install --quiet --disable-pip-version-check --requirement $versions
-    cp $versions $environment/
+    /usr/bin/python3 -m venv --clear "$environment"
+    "$environment/bin/pip" install --quiet --disable-pip-version-check --requirement "$versions"
+    cp "$versions" "$environment/"
+}
+
+prepare_all() {
+    prepare clients/modern thriftpy2
+    [ "$extras" = --all ] || return 0
+    prepare tests/console playwright
+    if ! command -v cargo-deb >/dev/null; then
+        cargo install --quiet --locked --version 3.8.0 cargo-deb
+    fi
 }
 
 if ! command -v cargo >/dev/null; then
@@ -56,7 +63,7 @@ if ! command -v cargo >/dev/null; then
 fi
 packages=$(missing | tr '\n' ' ')
 if [ -z "$packages" ]; then
-    prepare_others
+    prepare_all
     echo "Nothing to install: the compilers, Python, Ruby and their libraries are here."
     exit 0
 fi
@@ -83,5 +90,5 @@ if [ -n "$packages" ]; then
     echo "Still missing after the installation: $packages" >&2
     exit 1
 fi
-prepare_others
+prepare_all
 echo "Done."

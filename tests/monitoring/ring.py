@@ -79,7 +79,7 @@ class DevCluster:
 
     def __init__(self, program, directory, ports):
         config = directory / "storage-conf.xml"
-        config.write_text(configure((ROOT / "storage-conf.xml").read_text()))
+        config.write_text(configure((ROOT / "storage-conf.xml").read_text(), SETTINGS))
         arguments = ["--directory", directory / "nodes", "--config", config]
         arguments += ["--replication-factor", NODES, "--first-address", ports.address(1)]
         for port in ("thrift", "cql", "storage", "admin"):
