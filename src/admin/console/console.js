@@ -2,7 +2,7 @@
 
 import { Refusal, look, metrics } from './api.js';
 import { showFamilies, startBrowser } from './browser.js';
-import { byId, el, table, time, visible } from './dom.js';
+import { byId, duration, el, replace, table, time, visible } from './dom.js';
 import { showGraphs } from './graphs.js';
 import { showRing } from './ring.js';
 import { showWork } from './work.js';
@@ -12,40 +12,30 @@ const PERIOD = 3000;
 // Time of the last whole answer.
 let seenAt = null;
 let isLost = false;
-let hasSlow = true;
 
 async function round() {
-  const [status, info, text, compactions, operation, streams, hints] = await Promise.all([
+  const [status, info, text, compactions, operation, streams, hints, slow] = await Promise.all([
     look('status'), look('info'), metrics(), look('compactions'), look('ring/operation'),
-    look('streams'), look('hints'),
+    look('streams'), look('hints'), look('slow'),
   ]);
   showRing(status, info);
   showGraphs(text);
   showWork({ compactions, operation, streams, hints });
+  showSlow(slow);
   await showFamilies();
-  await showSlow();
 }
 
-// Not every version of the server keeps them.
-async function showSlow() {
-  if (!hasSlow) return;
-  let slow;
-  try {
-    slow = await look('slow');
-  } catch (error) {
-    if (error.status !== 404) throw error;
-    hasSlow = false;
-    return;
-  }
-  const calls = Array.isArray(slow) ? slow : Object.values(slow).find(Array.isArray) ?? [];
-  byId('slow').hidden = false;
-  byId('slow-link').hidden = false;
-  const heads = Object.keys(calls[0] ?? {});
-  const cell = (value) => visible(typeof value === 'string' ? value : JSON.stringify(value) ?? '');
-  byId('slow-table').replaceChildren(calls.length
-    ? table('Slow calls', heads.map((it) => it.replaceAll('_', ' ')),
-      calls.map((call) => heads.map((head) => cell(call[head]))))
-    : el('p', null, 'No call was slow.'));
+function showSlow({ threshold_millis: threshold, requests }) {
+  replace(byId('slow-table'), [threshold, requests], () => {
+    if (threshold === null) return el('p', null, 'None are kept: SlowRequestsInMillis is off.');
+    const least = duration(threshold / 1000);
+    if (!requests.length) return el('p', null, `No call took ${least} or more.`);
+    const heads = ['Ended', '#Took', 'Call', 'Of what', 'Client', 'Failed'];
+    return table(`The last calls that took ${least} or more`, heads, requests.map((it) => [
+      time(it.ended_millis), duration(it.took_millis / 1000),
+      `${it.protocol} ${it.call} ${it.level}`,
+      el('span', { class: 'data' }, visible(it.subject)), it.client, it.failure ?? '–']));
+  });
 }
 
 function tell(text, isLost) {
