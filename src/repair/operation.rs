@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 /// Kinds of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +58,8 @@ pub(super) struct OperationRun {
     pub(super) fetching: ProgressByNode,
     /// Progress of the replicas with the present comparison.
     pub(super) hashing: ProgressByNode,
+    /// Cancelled by an operator.
+    pub(super) stop: CancellationToken,
     /// Without the progress, and with the time of the end only.
     state: Mutex<rank::Gossip, OperationReport>,
 }
@@ -79,7 +82,7 @@ impl OperationKind {
 
 impl OperationRun {
     pub(super) fn new(kind: OperationKind, began: Duration) -> Arc<Self> {
-        let (fetching, hashing) = Default::default();
+        let (fetching, hashing, stop) = Default::default();
         let state = Mutex::new(OperationReport {
             kind,
             mode: "beginning".to_owned(),
@@ -89,7 +92,7 @@ impl OperationRun {
             took: Duration::ZERO,
             outcome: None,
         });
-        Arc::new(Self { kind, began, fetching, hashing, state })
+        Arc::new(Self { kind, began, fetching, hashing, stop, state })
     }
 
     /// Begins a step.

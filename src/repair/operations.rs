@@ -181,12 +181,31 @@ impl Operations {
                 Operation::Cleanup(keyspace) => this.cleanup(keyspace, &operation).await,
                 Operation::Repair(families, scope) => {
                     // A large future, which would make that of all others large.
-                    Box::pin(this.repair(&families, scope, &operation)).await
+                    let repair = Box::pin(this.repair(&families, scope, &operation));
+                    let done = operation.stop.run_until_cancelled(repair).await;
+                    done.unwrap_or_else(|| fail("an operator has stopped it"))
                 }
             };
             // The operation has the result as well.
             let _: Result<()> = this.end(&operation, done);
         });
+        Ok(())
+    }
+
+    /// Stops the repair that is under way. What replicas have got stays; nodes that work for it
+    /// give up when nobody asks for their results any more.
+    pub fn stop_repair(&self) -> Result<()> {
+        let last = self.last.lock();
+        let Some(running) = last.as_ref().filter(|last| last.is_running()) else {
+            return fail("no operation is under way on this node");
+        };
+        if running.kind != OperationKind::Repair {
+            return fail(format!(
+                "{} cannot be stopped, only a repair can: wait until it is done",
+                running.kind.name()
+            ));
+        }
+        running.stop.cancel();
         Ok(())
     }
 

@@ -34,6 +34,9 @@ pub enum CompactionError {
     /// The node is stopping.
     #[error("the node is stopping")]
     Stopped,
+    /// An operator has stopped it.
+    #[error("an operator has stopped it")]
+    Cancelled,
     /// No data directory has room for the result. Nothing was written.
     #[error("no data directory has room for the {needed} bytes that the result may take")]
     NoRoom {
@@ -139,6 +142,8 @@ pub(super) struct Task {
     pub(super) read: AtomicU64,
     pub(super) written: AtomicU64,
     pub(super) rows: AtomicU64,
+    /// Set by an operator.
+    is_cancelled: AtomicBool,
 }
 
 impl Task {
@@ -190,6 +195,18 @@ impl Compactor {
         self.running.lock().iter().map(progress).collect()
     }
 
+    /// Has a running compaction end before long, with [`CompactionError::Cancelled`]; without a
+    /// number all of them. Returns the numbers of those.
+    pub fn cancel(&self, id: Option<u64>) -> Vec<u64> {
+        let running = self.running.lock();
+        let chosen = running.iter().filter(|task| id.is_none_or(|id| id == task.begun.id));
+        let cancel = |task: &Arc<Task>| {
+            task.is_cancelled.store(true, Ordering::Relaxed);
+            task.begun.id
+        };
+        chosen.map(cancel).collect()
+    }
+
     /// Totals since the start.
     pub fn totals(&self) -> CompactionTotals {
         *self.totals.lock()
@@ -224,8 +241,8 @@ impl Compactor {
             rows: 0,
             started,
         };
-        let (read, written, rows) = Default::default();
-        let task = Arc::new(Task { begun, read, written, rows });
+        let (read, written, rows, is_cancelled) = Default::default();
+        let task = Arc::new(Task { begun, read, written, rows, is_cancelled });
         self.running.lock().push(Arc::clone(&task));
         Job { compactor: self, task, family, seen: 0, told_at: started, told_percent: 0 }
     }
@@ -252,11 +269,14 @@ impl Job<'_> {
         self.family.environment().events.tell(Level::Info, TARGET, line);
     }
 
-    /// Ends a compaction when the node stops, slows it down where it is too fast, and logs its
-    /// progress. To be called for each cell and row.
+    /// Ends a compaction when it or the node is stopped, slows it down where it is too fast, and
+    /// logs its progress. To be called for each cell and row.
     pub(in crate::storage) fn keep_pace(&mut self) -> Result<(), CompactionError> {
         if self.compactor.stop.load(Ordering::Relaxed) {
             return Err(CompactionError::Stopped);
+        }
+        if self.task.is_cancelled.load(Ordering::Relaxed) {
+            return Err(CompactionError::Cancelled);
         }
         if self.task.read.load(Ordering::Relaxed) >= self.seen + STRIDE {
             self.settle();

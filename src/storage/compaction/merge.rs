@@ -33,7 +33,7 @@ impl Compactor {
                 totals.bytes_in += claim.bytes();
                 totals.bytes_out += new.iter().map(|file| file.bytes).sum::<u64>();
             }
-            Err(CompactionError::Stopped) => {}
+            Err(CompactionError::Stopped | CompactionError::Cancelled) => {}
             Err(error) => {
                 self.totals.lock().failed += 1;
                 if let CompactionError::Failed(error) = error {

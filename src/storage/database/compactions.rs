@@ -32,7 +32,7 @@ const LOOK_AT_ALL: Duration = Duration::from_mins(10);
 /// Pause after a failed compaction of a family, doubled with each further failure,
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 
-/// up to this.
+/// up to this, which is also the pause after one that an operator has stopped.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
 /// Families in which a compaction may be due.
@@ -94,6 +94,11 @@ impl CompactionQueue {
             let next = (pause * 2).min(LONGEST_PAUSE);
             state.postponed.insert(id, (now + pause, next)).is_none()
         })
+    }
+
+    /// Leaves a family alone for long, since an operator wants that.
+    fn set_aside(&self, id: FamilyId, now: Duration) {
+        self.0.with(|state| state.postponed.insert(id, (now + LONGEST_PAUSE, FIRST_PAUSE)));
     }
 
     fn forgive(&self, id: FamilyId) {
@@ -203,6 +208,15 @@ impl Core {
         match self.compact_claimed(&mut claim, plan) {
             Ok(()) => self.compactions.forgive(id),
             Err(CompactionError::Stopped) => {}
+            Err(CompactionError::Cancelled) => {
+                self.compactions.set_aside(id, now());
+                let (name, minutes) = (family.schema(), LONGEST_PAUSE.as_secs() / 60);
+                let line = format_args!(
+                    "An operator has stopped a compaction of {name}: the next begins after \
+                     {minutes} minutes"
+                );
+                self.environment.events.tell(Level::Info, compaction::TARGET, line);
+            }
             Err(error) => {
                 let found_damage = claim.tables().iter().any(|table| table.is_damaged());
                 // The files that are not damaged may still be enough for a compaction.

@@ -301,6 +301,12 @@ impl Core {
         self.compactor.running()
     }
 
+    /// Stops a running compaction, or all, which leave the SSTables as they were. Returns their
+    /// numbers. Minor ones begin anew after a pause.
+    pub fn cancel_compactions(&self, id: Option<u64>) -> Vec<u64> {
+        self.compactor.cancel(id)
+    }
+
     /// Totals of all compactions since the start.
     pub fn compaction_totals(&self) -> CompactionTotals {
         self.compactor.totals()

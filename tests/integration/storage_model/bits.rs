@@ -143,7 +143,7 @@ fn content(rig: &Rig, file: &Path) -> (Content, usize) {
             assert!(row.is_none() || by_row.is_none() || row == *by_row, "{key} of {family}");
         }
         match rig.storage().compact(FamilyId(family)) {
-            Ok(()) | Err(CompactionError::Stopped) => {}
+            Ok(()) | Err(CompactionError::Stopped | CompactionError::Cancelled) => {}
             Err(CompactionError::Failed(error)) => note(error),
             Err(error @ (CompactionError::NoRoom { .. } | CompactionError::Refused { .. })) => {
                 panic!("{error}")
