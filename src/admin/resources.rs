@@ -177,7 +177,8 @@ async fn endpoints(
 /// Paths of the resources that tell of the node, but for those that tell of rows.
 pub fn looks() -> Vec<&'static str> {
     let all = resources().into_iter().filter(|it| it.method == GET).map(|it| it.path);
-    all.filter(|path| !["/api/v1/endpoints", "/api/v1/slow"].contains(path)).collect()
+    all.filter(|path| !["/api/v1/endpoints", "/api/v1/rows", "/api/v1/slow"].contains(path))
+        .collect()
 }
 
 /// Column families in an address.
