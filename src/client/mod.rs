@@ -5,6 +5,8 @@
 //! [`crate::thrift::idl`], read from the bytes that it has passed over: unlike that crate they take
 //! row keys that are not well-formed UTF-8.
 
+use crate::thrift::Map;
+use crate::thrift::idl::{AuthenticationRequest, LoginArgs};
 use crate::thrift::remote::{Answer, Call, CallError, read_exception, read_result};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -76,6 +78,21 @@ impl Client {
                 Err(CallError::Broken(text_of(error)))
             }
         }
+    }
+
+    /// Binds the connection to a user of a keyspace.
+    pub fn login(
+        &mut self,
+        keyspace: &str,
+        username: &str,
+        password: &str,
+    ) -> Result<(), CallError> {
+        let credentials = [("username", username), ("password", password)];
+        let credentials = credentials.map(|(name, value)| (name.into(), value.into())).into();
+        self.call(&LoginArgs {
+            keyspace: keyspace.into(),
+            auth_request: AuthenticationRequest { credentials: Map(credentials) },
+        })
     }
 
     /// Whether the connection broke: further calls would fail.

@@ -9,6 +9,7 @@ mod check_config;
 mod cli;
 mod clustertool;
 mod dev_cluster;
+mod interrupt;
 mod nodetool;
 mod offline;
 mod progress;

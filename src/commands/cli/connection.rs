@@ -2,8 +2,7 @@
 
 use super::mistake::Mistake;
 use crate::client::Client;
-use crate::thrift::Map;
-use crate::thrift::idl::{AuthenticationRequest, Exception, GetStringPropertyArgs, LoginArgs};
+use crate::thrift::idl::{Exception, GetStringPropertyArgs};
 use crate::thrift::remote::{Answer, Call, CallError};
 
 /// Keyspace and credentials of a login.
@@ -57,14 +56,7 @@ impl Connection {
         })?;
         let client = self.client.insert(client);
         if let Some(Login { keyspace, username, password }) = &self.login {
-            let credentials = [("username", username), ("password", password)];
-            let credentials =
-                credentials.map(|(name, value)| (name.into(), value.as_str().into())).into();
-            let arguments = LoginArgs {
-                keyspace: keyspace.into(),
-                auth_request: AuthenticationRequest { credentials: Map(credentials) },
-            };
-            client.call(&arguments).map_err(|error| {
+            client.login(keyspace, username, password).map_err(|error| {
                 Mistake::new(match error {
                     CallError::Declared(Exception::Authentication, _) => {
                         "Exception during authentication to the cassandra node, verify you are \

@@ -26,6 +26,7 @@ mod session;
 mod statement;
 mod terminal;
 
+use super::interrupt::stop_at_interrupt;
 use super::output::{self, FAILED, Failure};
 use batch::Batch;
 use clap::ArgAction;
@@ -173,7 +174,7 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         output::text(terminal::BANNER);
     }
     if is_terminal {
-        terminal::stop_at_interrupt(interrupted);
+        stop_at_interrupt(interrupted);
         let exit_code = terminal::run(&mut session)?;
         return Ok(output::finish_telling(exit_code, FAILED));
     }

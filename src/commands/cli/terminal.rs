@@ -9,15 +9,9 @@ use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Statements that are remembered.
 const HISTORY: usize = 1000;
-
-/// Times that Ctrl-C is pressed in one statement until the program ends: once stops the output.
-const PRESSES: u8 = 3;
 
 pub(super) const PROMPT: &str = "cassandra> ";
 
@@ -75,24 +69,4 @@ fn pager() -> Option<(usize, String)> {
     let command = std::env::var("PAGER").ok().filter(|command| !command.is_empty())?;
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
     (size.ws_row > 0).then_some((usize::from(size.ws_row), command))
-}
-
-/// Has Ctrl-C stop the output of a statement instead of the program.
-pub(super) fn stop_at_interrupt(interrupted: Arc<AtomicBool>) {
-    let presses = AtomicU8::new(0);
-    let watch = async move {
-        let Ok(mut interrupts) = signal(SignalKind::interrupt()) else { return };
-        while interrupts.recv().await.is_some() {
-            if !interrupted.swap(true, Ordering::Relaxed) {
-                presses.store(0, Ordering::Relaxed);
-            }
-            if presses.fetch_add(1, Ordering::Relaxed) + 1 >= PRESSES {
-                std::process::exit(130);
-            }
-        }
-    };
-    std::thread::spawn(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
-        runtime.map(|runtime| runtime.block_on(watch))
-    });
 }
