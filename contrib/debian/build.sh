@@ -45,5 +45,6 @@ nodeprobe nodetool
 sstable2json sstable
 json2sstable sstable
 sstablekeys sstable
+stress.py stress
 END
 cargo deb --no-build "$@"

@@ -18,6 +18,7 @@ mod serve;
 mod snapshot;
 mod sstable;
 mod start_script;
+mod stress;
 mod support;
 mod takeover;
 
@@ -45,6 +46,8 @@ enum Command {
     DevCluster(dev_cluster::Arguments),
     /// Reads and writes rows of a running server, by statements
     Cli(Box<cli::Arguments>),
+    /// Puts load on running servers and reports throughput, latencies and failures
+    Stress(Box<stress::Arguments>),
     /// Asks a running node, or has it do something
     Nodetool(nodetool::Arguments),
     /// Acts on all nodes of a ring
@@ -96,6 +99,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             script = Some(arguments.clone());
             arguments.insert(1, "serve".into());
         }
+        Some("stress") => return stress::run_of_old(arguments),
         Some("cassandra-cli") => arguments = cli::of_old(arguments),
         Some("clustertool") => arguments = clustertool::of_old(arguments),
         Some("nodetool" | "nodeprobe") => arguments = nodetool::of_old(arguments),
@@ -126,6 +130,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         },
         Command::DevCluster(arguments) => dev_cluster::run(&arguments),
         Command::Cli(arguments) => cli::run(*arguments),
+        Command::Stress(arguments) => stress::run(*arguments),
         Command::Nodetool(arguments) => nodetool::run(&arguments),
         Command::Clustertool(arguments) => clustertool::run(&arguments),
         Command::CheckConfig(arguments) => Ok(check_config::run(&arguments)),

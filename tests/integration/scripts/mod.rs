@@ -16,6 +16,7 @@ mod member;
 mod repair;
 mod server;
 mod storage;
+mod stress;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
