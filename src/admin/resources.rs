@@ -152,7 +152,7 @@ pub(super) fn resources() -> Vec<Resource> {
         row(PUT, "/api/v1/log-levels", settings::set_log_levels),
         look("/api/v1/throughputs", AdminContext::throughputs),
         row(PUT, "/api/v1/throughputs", settings::set_throughputs),
-        look("/api/v1/slow", AdminContext::slow),
+        row(GET, "/api/v1/slow", settings::slow),
         row(PUT, "/api/v1/slow", settings::set_slow_threshold),
         row(GET, "/metrics", prometheus),
     ]

@@ -1,15 +1,17 @@
 //! Settings that operators change while the node runs: those of the configuration file, and some
 //! until the next start or reload.
 
+use super::access::{self, Reader};
 use super::error::AdminError;
 use super::report::{LogLevels, Slow, Throughputs};
 use super::request::Change;
 use super::resources::{Admin, Answer, Nothing};
+use super::server::Peer;
 use crate::base::log_levels;
 use crate::node::{ReloadError, Reloaded};
-use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
+use axum::{Extension, Json};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -70,6 +72,26 @@ pub(super) async fn set_throughputs(
         it.context.member.operations().set_rate(rate(streams));
     }
     Ok(Json(it.context.throughputs()))
+}
+
+/// Requests that took long. Keys are parts of rows, which not everybody may see.
+pub(super) async fn slow(
+    State(it): State<Admin>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+) -> Json<Slow> {
+    let mut slow = it.context.slow();
+    let sees_rows = match access::reader(&it.context.settings.admin, peer.address(), &headers) {
+        Ok(Reader::Token) => true,
+        Ok(Reader::Machine) => !it.context.service.requires_login(),
+        Ok(Reader::Login { .. }) | Err(_) => false,
+    };
+    if !sees_rows {
+        for request in &mut slow.requests {
+            request.subject = String::from("(shown with the token of AdminToken)");
+        }
+    }
+    Json(slow)
 }
 
 /// Another threshold for slow requests; 0 for none.

@@ -210,7 +210,7 @@ fn load(data: &Data, work: &Work, place: Place, output: Output) -> (Mix, Load) {
         range_rows: work.range_count,
         seed: 0,
     };
-    let pace = Pace {
+    let schedule = Pace {
         threads: work.threads,
         rate: None,
         duration: None,
@@ -218,7 +218,7 @@ fn load(data: &Data, work: &Work, place: Place, output: Output) -> (Mix, Load) {
         warmup: Duration::ZERO,
         skipped,
     };
-    (Mix::of(kind), Load { place, rows, access, pace, output })
+    (Mix::of(kind), Load { place, rows, access, pace: schedule, output })
 }
 
 /// Where lines go: the standard output or a file.

@@ -192,8 +192,8 @@ mod tests {
     #[test]
     fn operations_are_due_at_a_rate_however_late_they_begin() {
         let clock = ManualClock::default();
-        let duration = Some(Duration::from_secs(1));
-        let schedule = Schedule::new(Pace { rate: Some(4.0), duration, ..pace() });
+        let second = Duration::from_secs(1);
+        let schedule = Schedule::new(Pace { rate: Some(4.0), duration: Some(second), ..pace() });
         assert_eq!(schedule.next(&clock).unwrap().due, Some(Duration::ZERO));
         clock.advance(Duration::from_millis(700));
         for millis in [250, 500] {
@@ -203,7 +203,7 @@ mod tests {
         clock.advance(Duration::from_millis(300));
         assert!(schedule.next(&clock).is_none());
         let counted_time = schedule.counted_time(&clock);
-        assert_eq!((counted_time, schedule.left_out(counted_time)), (duration.unwrap(), 1));
+        assert_eq!((counted_time, schedule.left_out(counted_time)), (second, 1));
     }
 
     #[test]
