@@ -514,8 +514,8 @@ pub struct Slow {
 /// Limits of background work, in megabytes per second; 0 for none.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Throughputs {
-    /// What all compactions together may read.
+    /// Limit of all compactions together.
     pub compaction: u64,
-    /// What may be fetched from other nodes.
+    /// Limit of data from other nodes.
     pub streams: u64,
 }

@@ -211,7 +211,7 @@ pub(super) struct Insert {
     pub(super) using: Using,
 }
 
-/// What INSERT inserts.
+/// Values of INSERT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum InsertValues {
     /// `(columns) VALUES (terms)`: their numbers may differ.

@@ -44,7 +44,7 @@ impl EventKinds {
 /// A change of the schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaChange {
-    /// What became of the object.
+    /// Fate of the object.
     pub change: Change,
     /// Its keyspace.
     pub keyspace: String,
@@ -68,7 +68,7 @@ impl fmt::Display for SchemaChange {
     }
 }
 
-/// What became of an object of the schema.
+/// Fate of an object of the schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// It is new.

@@ -25,7 +25,7 @@ pub type Few<T> = SmallVec<[T; 8]>;
 pub enum Value<'a> {
     /// No value: what is there is deleted.
     Null,
-    /// What is there stays.
+    /// The present value stays.
     Unset,
     /// A value in the form of its type.
     Bytes(&'a [u8]),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Longest name of a column or super column, in bytes, as in 0.6.
 pub const MAX_NAME_LENGTH: usize = 65535;
 
-/// What a cell says about its place. The numbers are stored: do not change them.
+/// Statement of a cell about its place. The numbers are stored: do not change them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum CellState {
@@ -316,8 +316,9 @@ impl Cell {
         self.deletion().filter(|_| self.state == CellState::SuperTombstone)
     }
 
-    /// What a tombstone deletes and when it was made; `None` for a live column. An expiring one
-    /// counts as the tombstone that it becomes: its grace period is over only after its own end.
+    /// The part that a tombstone deletes and when it was made; `None` for a live column. An
+    /// expiring one counts as the tombstone that it becomes: its grace period is over only after
+    /// its own end.
     pub fn deletion(&self) -> Option<Deletion> {
         let time = match self.state {
             CellState::Live => return None,
@@ -327,7 +328,7 @@ impl Cell {
         Some(Deletion::at(self.timestamp, time.unwrap_or(i32::MIN)))
     }
 
-    /// What the column counts against `MemtableThroughputInMB`: its serialized size in 0.6.
+    /// Bytes that the column counts against `MemtableThroughputInMB`: its serialized size in 0.6.
     pub fn weight(&self) -> usize {
         2 + 1 + 8 + 4 + self.data_length()
     }
@@ -380,7 +381,7 @@ fn name_length(name: &[u8]) -> u16 {
 /// The parts of a cell that is about to be encoded.
 #[derive(Debug, Clone, Copy)]
 pub struct CellParts<'a> {
-    /// What the cell says.
+    /// Statement of the cell.
     pub state: CellState,
     /// Name of the super column, or empty.
     pub super_name: &'a [u8],

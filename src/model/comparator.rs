@@ -77,7 +77,7 @@ pub enum InvalidName {
     /// A `TimeUUIDType` name that is a UUID of another version.
     #[error("Invalid version for TimeUUID type.")]
     TimeUuidVersion,
-    /// What a registered comparator said.
+    /// The words of a registered comparator.
     #[error("{0}")]
     Custom(String),
 }
@@ -357,7 +357,7 @@ impl ComparatorRegistry {
     }
 }
 
-/// What stands between commas, but for those within parentheses; none if these do not match.
+/// Parts between commas, but for those within parentheses; none if these do not match.
 pub(super) fn top_level_parts(text: &str) -> Option<Vec<&str>> {
     let (mut parts, mut begin, mut depth) = (Vec::new(), 0, 0usize);
     for (at, character) in text.char_indices() {

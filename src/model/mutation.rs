@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub struct RowMutation {
     /// The row.
     pub key: RowKey,
-    /// What happens in each column family; a family may stand here more than once.
+    /// Changes of each column family; a family may stand here more than once.
     pub families: SmallVec<[FamilyMutation; 1]>,
     /// Empty if there is only one.
     family_numbers: Vec<u32>,
@@ -236,7 +236,7 @@ impl<'a> MutationBuilder<'a> {
         Self { schema, key: RowKey::new(key), out, count_at, families: SmallVec::new() }
     }
 
-    /// What is added next belongs to this column family.
+    /// Begins the part of this column family: additions belong to it from now on.
     pub fn family(&mut self, family: FamilyId) -> &mut Self {
         self.out.put_prefixed(self.schema.family(family).name.as_bytes());
         let head_at = self.out.len();

@@ -92,7 +92,7 @@ pub struct ColumnReader {
     super_name: Vec<u8>,
 }
 
-/// What a step has read.
+/// Result of a step.
 #[derive(Debug)]
 pub enum ColumnStep<'a> {
     /// A column, or the deletion of a super column, that can stand in the column family.

@@ -1,4 +1,4 @@
-//! What a column family is, as far as its data are concerned.
+//! Definitions of column families, as far as their data are concerned.
 
 use super::cell::CellState;
 use super::comparator::Comparator;
@@ -30,7 +30,7 @@ pub struct ColumnFamilySchema {
     pub name: String,
     /// Standard or super, and how names sort.
     pub kind: ColumnFamilyKind,
-    /// What `describe_keyspace` tells of it; `None` when the configuration has no `<Comment>`.
+    /// Text that `describe_keyspace` tells of it; `None` when the configuration has no `<Comment>`.
     pub comment: Option<String>,
     /// `GCGraceSeconds` (that of the server): how long deletions are kept for replicas that have
     /// missed them.

@@ -1,4 +1,4 @@
-//! What a read wants of a row, and how that turns cells into an answer.
+//! The part of a row that a read wants, and how that turns cells into an answer.
 //!
 //! A [`Slice`] says which columns; a [`SliceWalk`] says which cells of a row must be looked at for
 //! that; a [`Resolver`] takes those cells, merged and in order, and keeps what is visible.
@@ -198,7 +198,7 @@ pub struct SliceWalk<'a> {
     sought: Sought<'a>,
 }
 
-/// What a walk has still to find.
+/// The part that a walk has still to find.
 #[derive(Debug)]
 enum Sought<'a> {
     Range(CellRange<'a>),
@@ -384,7 +384,7 @@ pub enum Flow {
 /// The cells of an answer. One needs no allocation: a range of rows may have one of each.
 pub type AnswerCells = SmallVec<[Cell; 1]>;
 
-/// What a read found in one row.
+/// Result of a read of one row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RowSlice {
     /// The visible columns in the order of the answer. Those of one super column stand together.

@@ -1,4 +1,4 @@
-//! What one replica knows of a slice of a row: what replicas send each other and what is compared
+//! Knowledge of one replica of a slice of a row: what replicas send each other and what is compared
 //! between them.
 //!
 //! A client sees a [`RowSlice`]. A replica has to tell more: deletions, which the others may not
@@ -103,7 +103,7 @@ impl RowVersion {
         merged
     }
 
-    /// What a client may see of the slice in this second.
+    /// The slice as a client may see it in this second.
     pub fn resolve(&self, family: &ColumnFamilySchema, slice: &Slice, now: i64) -> RowSlice {
         self.feed(self.resolver(family, slice, now), slice)
     }
@@ -209,7 +209,7 @@ impl RowVersion {
         });
     }
 
-    /// What a replica with this version lacks of `merged`; `None` if that is nothing.
+    /// The part of `merged` that a replica with this version lacks; `None` if that is nothing.
     pub fn lacks(&self, family: &ColumnFamilySchema, merged: &Self) -> Option<Self> {
         let mut mine = self.cells.iter().peekable();
         let mut cells = Vec::new();

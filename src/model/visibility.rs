@@ -295,7 +295,7 @@ mod tests {
         kept_beside(None, row, gc_before, cells)
     }
 
-    /// What stays when the oldest timestamp elsewhere is this.
+    /// The rest when the oldest timestamp elsewhere is this.
     fn kept_beside(
         oldest: Option<i64>,
         row: Deletion,
@@ -372,7 +372,7 @@ mod tests {
         }
     }
 
-    /// What the deletion covers may go in any case, as long as the deletion stays.
+    /// Cells that the deletion covers may go in any case, as long as the deletion stays.
     #[test]
     fn covered_columns_go_whatever_is_elsewhere() {
         let cells = [

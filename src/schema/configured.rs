@@ -9,7 +9,7 @@ use crate::storage::FamilyOptions;
 use crate::storage::database::SchemaChangeError;
 use std::convert::Infallible;
 
-/// What changes in the part of the schema that the configuration defines.
+/// Changes of the part of the schema that the configuration defines.
 #[derive(Debug, Default)]
 pub struct ConfiguredChange {
     /// New keyspaces.

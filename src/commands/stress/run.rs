@@ -24,7 +24,7 @@ const HOPELESS: Duration = Duration::from_secs(30);
 /// How often the watching thread looks whether the run is to end.
 const STEP: Duration = Duration::from_millis(50);
 
-/// What threads share.
+/// State that threads share.
 struct Run {
     calls: Arc<Calls>,
     nodes: Nodes,

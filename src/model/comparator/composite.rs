@@ -71,7 +71,7 @@ struct Component<'a> {
     end: i8,
 }
 
-/// What of a component is missing.
+/// Part of a component that is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cut {
     Length,

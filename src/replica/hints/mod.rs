@@ -1,4 +1,4 @@
-//! What a node keeps for other nodes that were down or too slow: the mutations themselves, in one
+//! Writes that a node keeps for others that were down or too slow: the mutations themselves, in one
 //! log for each target, in the order in which they were to be applied there.
 //!
 //! ```text

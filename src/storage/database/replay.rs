@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What was in memtables at the end of the last run has room in memtables again. This part of the
+/// Content of memtables at the end of the last run has room in memtables again. This part of the
 /// budget may come on top while it cannot be flushed, since rows may take a little more by then.
 const OVERDRAFT: u64 = 4;
 

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What a snapshot that was taken before a compaction is called, before the column family, as in
+/// Name of a snapshot that was taken before a compaction, before the column family, as in
 /// 0.6.
 const TARGET: &str = "alexandra::snapshot";
 

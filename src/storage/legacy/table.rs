@@ -126,7 +126,7 @@ impl From<Corrupt> for Untranslated {
     }
 }
 
-/// What an SSTable of ours has in its summary, filter and properties.
+/// Facts that an SSTable of ours has in its summary, filter and properties.
 #[derive(Debug)]
 pub(in crate::storage) struct Survey {
     pub(in crate::storage) table: LegacyTable,

@@ -1,4 +1,4 @@
-//! What a node keeps about itself.
+//! State that a node keeps about itself.
 //!
 //! ```text
 //!   column family LocationInfo of the keyspace system, as 0.6 has it
