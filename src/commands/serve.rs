@@ -234,9 +234,9 @@ fn stop_on_signals(
     }))
 }
 
-/// Whether systemd or its like has started the server.
+/// Whether systemd or its like has started the server, and waits for its word.
 fn has_manager() -> bool {
-    std::env::var_os("NOTIFY_SOCKET").is_some() || std::env::var_os("INVOCATION_ID").is_some()
+    std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 
 /// Reads the configuration again at each SIGHUP, if the server is managed by others and not by a

@@ -49,6 +49,31 @@ pub(super) fn lists(table: &Table, row: &Row<'_>) -> Lists {
     lists.collect()
 }
 
+/// Name of the cell of a column, or of an element of it.
+fn cell_name<'n>(
+    table: &'n Table,
+    column: usize,
+    place: &'n CellPlace,
+    element: Option<&'n [u8]>,
+) -> Cow<'n, [u8]> {
+    if table.form == Form::Dense {
+        return Cow::Borrowed(&place.1);
+    }
+    if is_rest(table, column) {
+        return Cow::Borrowed(element.unwrap_or_default());
+    }
+    let name = &*table.columns[column].cell_name;
+    match element {
+        Some(element) => Cow::Owned([name, &[ELEMENT], element].concat()),
+        None => Cow::Borrowed(name),
+    }
+}
+
+/// Whether a column is that of the cells that have no column.
+fn is_rest(table: &Table, column: usize) -> bool {
+    matches!(table.form, Form::Sparse { has_rest: true, .. }) && column + 1 == table.columns.len()
+}
+
 impl CellWriter<'_, '_> {
     pub(super) fn put(&mut self, place: (&[u8], &[u8]), value: &[u8]) {
         let timestamp = self.stamp.timestamp;
@@ -113,28 +138,6 @@ impl CellWriter<'_, '_> {
         }
     }
 
-    /// Name of the cell of a column, or of an element of it.
-    fn cell_name(&self, column: usize, place: &CellPlace, element: Option<&[u8]>) -> Vec<u8> {
-        if self.table.form == Form::Dense {
-            return place.1.clone();
-        }
-        if self.is_rest(column) {
-            return element.unwrap_or_default().to_vec();
-        }
-        let mut name = self.table.columns[column].cell_name.to_vec();
-        if let Some(element) = element {
-            name.push(ELEMENT);
-            name.extend_from_slice(element);
-        }
-        name
-    }
-
-    /// Whether a column is that of the cells that have no column.
-    fn is_rest(&self, column: usize) -> bool {
-        matches!(self.table.form, Form::Sparse { has_rest: true, .. })
-            && column + 1 == self.table.columns.len()
-    }
-
     /// Sets or deletes a column as a whole.
     fn set(
         &mut self,
@@ -142,7 +145,7 @@ impl CellWriter<'_, '_> {
         place: &CellPlace,
         value: Option<&[u8]>,
     ) -> Result<(), CqlError> {
-        let name = self.cell_name(column, place, None);
+        let name = cell_name(self.table, column, place, None);
         if !is_multicell(self.table, column) {
             match value {
                 Some(value) => self.put((&place.0, &name), value),
@@ -152,7 +155,7 @@ impl CellWriter<'_, '_> {
             }
             return Ok(());
         }
-        if self.is_rest(column) {
+        if is_rest(self.table, column) {
             let name = &self.table.columns[column].name;
             return Err(CqlError::invalid(format!(
                 "{name} holds the columns that are not declared: change its elements one by one"
@@ -172,7 +175,7 @@ impl CellWriter<'_, '_> {
         element: &[u8],
         value: Option<&[u8]>,
     ) -> Result<(), CqlError> {
-        let name = self.cell_name(column, place, Some(element));
+        let name = cell_name(self.table, column, place, Some(element));
         if name.len() > MAX_NAME_LENGTH {
             return Err(CqlError::invalid(format!(
                 "An element of {} is too long: with the name of the column it has {} bytes of at \

@@ -429,10 +429,12 @@ impl ModificationPlan {
             writer.mark(self.marks, place);
         }
         for operation in &self.operations {
-            let is_static = table.columns[operation.column].kind == ColumnKind::Static;
-            let static_place = [(composite::STATIC.to_vec(), Vec::new())];
-            let places = if is_static { &static_place[..] } else { &places[..] };
-            for place in places {
+            if table.columns[operation.column].kind == ColumnKind::Static {
+                let place = (composite::STATIC.to_vec(), Vec::new());
+                writer.operate(operation, &place, values)?;
+                continue;
+            }
+            for place in &places {
                 writer.operate(operation, place, values)?;
             }
         }

@@ -133,7 +133,7 @@ impl<'v> RowSet<'v> {
     }
 
     /// The names of the super column and the column of each row, where all rows are named.
-    pub(super) fn places(&self, table: &Table) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pub(super) fn places(&self, table: &Table) -> MostlyOne<(Vec<u8>, Vec<u8>)> {
         self.parts.iter().map(|(values, _)| place(table, values)).collect()
     }
 

@@ -267,24 +267,28 @@ fn ignores_hangup() -> bool {
 
 #[test]
 fn a_server_serves_without_an_output_until_it_is_hung_up() {
-    for output in [full(), closed()] {
+    // With a PID file others manage the server, and SIGHUP is for its configuration.
+    for (output, with_pid_file) in [(full(), true), (closed(), false)] {
         let directory = tempfile::tempdir().unwrap();
         let address = configure(directory.path(), &plain_families());
         let mut command = serve(directory.path());
         let log = fs::File::create(directory.path().join("log")).unwrap();
-        let mut process = command.args(["-p", "pid"]).stdout(output).stderr(log).spawn().unwrap();
+        command.args(with_pid_file.then_some(["-p", "pid"]).into_iter().flatten());
+        command.env_remove("NOTIFY_SOCKET");
+        let mut process = command.stdout(output).stderr(log).spawn().unwrap();
         let mut waits = 0..600;
         let pause = || std::thread::sleep(std::time::Duration::from_millis(50));
         let pid_file = directory.path().join("pid");
         while is_free(address) && waits.next().is_some() {
             pause();
         }
-        assert!(pid_file.exists());
+        assert_eq!(pid_file.exists(), with_pid_file);
         Client::connect(address)
             .insert("row", ColumnPath::column(STANDARD, b"column"), b"value", 1)
             .unwrap();
         // What ignores SIGHUP hands that down: nohup means that nothing is to be hung up.
-        let signal = if ignores_hangup() { Signal::TERM } else { Signal::HUP };
+        let is_told = with_pid_file || ignores_hangup();
+        let signal = if is_told { Signal::TERM } else { Signal::HUP };
         kill_process(Pid::from_child(&process), signal).unwrap();
         while process.try_wait().unwrap().is_none() && waits.next().is_some() {
             pause();
