@@ -1,6 +1,6 @@
 //! Count and latencies of operations of one kind.
 //!
-//! The counters are on the path of every read and write. Only each [`TIMED_EVERY`]th operation is
+//! The counters are on the path of every read and write. Only each sixteenth operation is
 //! timed: percentiles need no more, and two looks at the clock cost several times as much as
 //! counting.
 
