@@ -226,7 +226,7 @@ impl Node {
         member.announce_schema(&fingerprint(&settings, &placements.by_keyspace));
         let sync = settings.commit_log.sync;
         let settings = Arc::new(Latest::new(settings));
-        let register = register(schemas, &settings, fs, (&storage, &member))?;
+        let register = register(schemas, &settings, fs, (&storage, &member, &clock))?;
         let node = (&storage, &member, &clients);
         let service = service(&settings, options, register, node, &clock);
         let reload = reload::Parts {
@@ -543,7 +543,7 @@ fn register(
     schemas: Schemas,
     settings: &Arc<Latest<Settings>>,
     fs: Arc<dyn FileSystem>,
-    (storage, member): (&Arc<Database>, &Arc<Member>),
+    (storage, member, clock): (&Arc<Database>, &Arc<Member>, &Arc<dyn Clock>),
 ) -> Result<Arc<SchemaRegister>, NodeError> {
     let Schemas { saved, snitch, .. } = schemas;
     let host = Host { member: Arc::clone(member), settings: Arc::clone(settings), snitch };
@@ -555,7 +555,7 @@ fn register(
         host: Box::new(host),
     };
     let register = Arc::new(SchemaRegister::new(options, saved).map_err(NodeError::Leftovers)?);
-    let follower = Arc::new(SchemaFollower(Arc::downgrade(&register)));
+    let follower = Arc::new(SchemaFollower::new(&register, Arc::clone(clock)));
     let read = member.coordinator().follow_register(REGISTER_NAME, follower);
     read.map_err(NodeError::Register)?;
     Ok(register)

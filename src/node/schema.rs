@@ -2,8 +2,10 @@
 
 use super::Member;
 use super::setup::family_options;
+use crate::base::clock::Clock;
 use crate::base::fs::FileSystem;
 use crate::base::latest::Latest;
+use crate::base::limited_log::LimitedLog;
 use crate::config::classes::StrategyName;
 use crate::config::settings::ColumnFamilySettings;
 use crate::config::{Placements, Settings};
@@ -13,9 +15,11 @@ use crate::replica::Follower;
 use crate::ring::{ReplicaPlacement, ReplicationStrategy, Snitch};
 use crate::schema::{Replication, SavedSchema, SchemaError, SchemaHost, SchemaRegister, read};
 use crate::storage::FamilyOptions;
+use log::Level;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// The schema at a start.
 #[derive(Debug)]
@@ -87,14 +91,29 @@ impl Host {
 
 /// Has the node follow the schema on which the ring agrees, as long as the node is there.
 #[derive(Debug)]
-pub(super) struct SchemaFollower(pub(super) Weak<SchemaRegister>);
+pub(super) struct SchemaFollower {
+    register: Weak<SchemaRegister>,
+    /// A failure repeats as often as others tell of the change.
+    log: LimitedLog<()>,
+}
+
+impl SchemaFollower {
+    pub(super) fn new(register: &Arc<SchemaRegister>, clock: Arc<dyn Clock>) -> Self {
+        let log = LimitedLog::new(module_path!(), clock, Duration::from_secs(10));
+        Self { register: Arc::downgrade(register), log }
+    }
+}
 
 impl Follower for SchemaFollower {
-    fn follow(&self, kept: &Kept) {
-        let Some(register) = self.0.upgrade() else { return };
-        if let Err(error) = register.follow(&kept.value) {
-            log::error!("This node does not follow a change of the schema yet: {error}");
+    fn follow(&self, kept: &Kept) -> bool {
+        let Some(register) = self.register.upgrade() else { return false };
+        let followed = register.follow(&kept.value);
+        if let Err(error) = &followed {
+            let line =
+                format_args!("This node does not follow a change of the schema yet: {error}");
+            self.log.log(Level::Error, (), line);
         }
+        followed.is_ok()
     }
 }
 

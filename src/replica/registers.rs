@@ -26,9 +26,10 @@ const STRIPES: u64 = 64;
 
 /// Follows the value of a register.
 pub trait Follower: fmt::Debug + Send + Sync {
-    /// Does what the value says. It is kept already, whatever comes of that, and comes once more
-    /// after a restart. May wait for the disk: the vote of this node waits as long.
-    fn follow(&self, kept: &Kept);
+    /// Does what the value says. Returns whether it was done: if not, the value comes once more
+    /// when this node is told of it again, and after a restart. May wait for the disk: the vote of
+    /// this node waits as long.
+    fn follow(&self, kept: &Kept) -> bool;
 }
 
 #[derive(Debug)]
@@ -45,7 +46,7 @@ pub(super) struct Registers {
     stripes: [Mutex<rank::Register, ()>; STRIPES as usize],
     /// By register. Held while a value is followed.
     followers: Mutex<rank::Following, BTreeMap<RowKey, Following>>,
-    /// The versions that are kept of these registers.
+    /// The versions of these registers that were followed.
     versions: Mutex<rank::Last, BTreeMap<RowKey, i64>>,
 }
 
@@ -87,11 +88,11 @@ impl Registers {
         let Some(following) = followers.get_mut(name) else { return Ok(()) };
         let saved = SavedRegister::read(storage, name)?;
         let kept = saved.state.kept();
-        self.versions.lock().insert(name.clone(), kept.version);
-        if kept.version > following.version {
-            following.follower.follow(kept);
+        if kept.version > following.version && following.follower.follow(kept) {
             following.version = kept.version;
         }
+        // Not before: a node that joins collects the rows of the tables that it has.
+        self.versions.lock().insert(name.clone(), following.version);
         Ok(())
     }
 }
@@ -108,7 +109,7 @@ impl Replica {
         self.registers.follow(&self.storage, name)
     }
 
-    /// The registers that this node follows, and the versions that it keeps.
+    /// The registers that this node follows, and the versions that it has followed.
     pub fn register_versions(&self) -> BTreeMap<RowKey, i64> {
         self.registers.versions.lock().clone()
     }
@@ -154,6 +155,7 @@ mod tests {
     use crate::storage::commitlog::SyncPolicy;
     use crate::storage::system::{KEYSPACE, registers::PAXOS};
     use futures_util::FutureExt;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     const HOUR: Duration = Duration::from_secs(3600);
@@ -276,13 +278,38 @@ mod tests {
     }
 
     #[derive(Debug, Default)]
-    struct Recorder(std::sync::Mutex<Vec<i64>>);
+    struct Recorder {
+        versions: std::sync::Mutex<Vec<i64>>,
+        fails: AtomicBool,
+    }
+
+    impl Recorder {
+        fn versions(&self) -> Vec<i64> {
+            self.versions.lock().unwrap().clone()
+        }
+    }
 
     impl Follower for Recorder {
-        fn follow(&self, kept: &Kept) {
+        fn follow(&self, kept: &Kept) -> bool {
             assert_eq!(kept.value, kept.version.to_be_bytes());
-            self.0.lock().unwrap().push(kept.version);
+            self.versions.lock().unwrap().push(kept.version);
+            !self.fails.load(Ordering::Relaxed)
         }
+    }
+
+    #[tokio::test]
+    async fn a_value_counts_when_it_was_followed_and_comes_again_until_then() {
+        let (disk, clock) = (SimFileSystem::new(1), Arc::new(ManualClock::default()));
+        let replica = periodic(&disk, &clock);
+        let (follower, name) = (Arc::new(Recorder::default()), RowKey::from("register"));
+        replica.follow_register(&name, Arc::clone(&follower) as _).unwrap();
+        for (fails, version) in [(true, 0), (true, 0), (false, 3), (false, 3)] {
+            follower.fails.store(fails, Ordering::Relaxed);
+            let value = 3_i64.to_be_bytes().to_vec();
+            vote(&replica, Ask::Keep(Kept { version: 3, value })).await;
+            assert_eq!(replica.register_versions(), [(name.clone(), version)].into());
+        }
+        assert_eq!(follower.versions(), [3, 3, 3]);
     }
 
     #[tokio::test]
@@ -295,14 +322,14 @@ mod tests {
             let value = i64::to_be_bytes(version).to_vec();
             assert_eq!(vote(&replica, Ask::Keep(Kept { version, value })).await, Vote::Accepted);
         }
-        assert_eq!(*first.0.lock().unwrap(), [3, 5, 7]);
+        assert_eq!(first.versions(), [3, 5, 7]);
         clock.advance(1000 * HOUR);
         let killed = disk.fork();
         drop(replica);
         let replica = periodic(&killed, &clock);
         let again = Arc::new(Recorder::default());
         replica.follow_register(&name, Arc::clone(&again) as _).unwrap();
-        assert_eq!(*again.0.lock().unwrap(), [7]);
+        assert_eq!(again.versions(), [7]);
         assert_eq!(replica.register_versions(), [(name, 7)].into());
         let told = Vote::Told(Some(Kept { version: 7, value: 7_i64.to_be_bytes().to_vec() }));
         assert_eq!(vote(&replica, Ask::Tell(6)).await, told);

@@ -48,8 +48,9 @@ pub(crate) struct Recorder {
 }
 
 impl Follower for Recorder {
-    fn follow(&self, kept: &Kept) {
+    fn follow(&self, kept: &Kept) -> bool {
         self.followed.lock().unwrap().push((self.start, kept.clone()));
+        true
     }
 }
 

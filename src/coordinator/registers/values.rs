@@ -108,12 +108,12 @@ impl Coordinator {
         self.replica.follow_register(&RowKey::from(name), follower)
     }
 
-    /// The registers that this node follows, and the versions that it keeps.
+    /// The registers that this node follows, and the versions that it has followed.
     pub fn register_versions(&self) -> BTreeMap<RowKey, i64> {
         self.replica.register_versions()
     }
 
-    /// The versions that this node keeps, as it announces them.
+    /// The versions that this node has followed, as it announces them.
     pub fn announced_registers(&self) -> String {
         let own = self.register_versions();
         let texts = own.iter().map(|(name, version)| {
@@ -127,7 +127,7 @@ impl Coordinator {
         *self.announced.write() = announced;
     }
 
-    /// Whether another node announces the versions that this node keeps.
+    /// Whether another node announces the versions that this node has followed.
     pub fn agrees_on_registers(&self, other: IpAddr) -> bool {
         let announced = self.announced.read().get(&other).cloned();
         announced.unwrap_or_default() == self.announced_registers()

@@ -5,7 +5,7 @@ use crate::gossip::{EndpointState, REGISTERS_STATE};
 use crate::model::key::RowKey;
 use std::net::IpAddr;
 
-/// A newer value than this node keeps, and the node that has it.
+/// A newer value than this node has followed, and the node that has it.
 pub(super) struct News {
     name: RowKey,
     /// The own version.
@@ -14,8 +14,8 @@ pub(super) struct News {
 }
 
 impl Member {
-    /// Announces what this node keeps. Returns what others have that is newer; of several that have
-    /// it, one after the other as rounds go by.
+    /// Announces what this node has followed. Returns what others have that is newer; of several
+    /// that have it, one after the other as rounds go by.
     pub(super) fn compare_registers(&self, gossip: &mut Gossip) -> Vec<News> {
         let own = self.coordinator.register_versions();
         let (text, gossiper) = (self.coordinator.announced_registers(), &mut gossip.gossiper);

@@ -9,11 +9,9 @@ impl Member {
         self.lock().gossiper.detector.threshold = threshold;
     }
 
-    /// Sets `RpcTimeoutInMillis` and `StreamThroughputInMBPerSecond`, the latter in bytes per
-    /// second; `None` for no limit.
-    pub fn set_limits(&self, rpc_timeout: Duration, stream_rate: Option<u64>) {
-        self.messenger.set_timeout(rpc_timeout);
-        self.operations.set_rate(stream_rate);
+    /// Sets `RpcTimeoutInMillis`.
+    pub fn set_rpc_timeout(&self, timeout: Duration) {
+        self.messenger.set_timeout(timeout);
     }
 
     /// Announces the fingerprint of the settings on which all nodes have to agree.

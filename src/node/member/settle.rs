@@ -67,8 +67,8 @@ impl Member {
         }
     }
 
-    /// Waits until this node keeps what others do of registers, as the schema: a node that joins
-    /// collects the rows of the tables that it knows. `patience` is for one that has its rows.
+    /// Waits until this node has followed what others have of registers, as the schema: a node that
+    /// joins collects the rows of the tables that it has. `patience` is for one that has its rows.
     pub async fn catch_up(&self, patience: Option<Duration>) {
         let (begun, mut warned) = (Instant::now(), Instant::now());
         loop {
@@ -78,7 +78,7 @@ impl Member {
             if is_over || warned.elapsed() >= JOIN_PATIENCE {
                 let next = if is_over { "serves without it" } else { "waits" };
                 log::warn!(
-                    "{} has a newer schema, and has not sent it: this node {next}",
+                    "{} has a newer schema, and this node does not follow it yet: it {next}",
                     first.from
                 );
                 warned = Instant::now();
