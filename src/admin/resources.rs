@@ -34,7 +34,11 @@ use std::sync::Arc;
 /// A resource, used by one method. Everybody may `GET`; the others are changes, on which
 /// [`super::Access`] decides.
 pub(super) struct Resource {
+    /// For the test of the document.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test compares it"))]
     method: Method,
+    /// Whether a support bundle has it: it tells of the node without a choice, and of no rows.
+    is_of_node: bool,
     pub(super) path: &'static str,
     pub(super) route: MethodRouter<Admin>,
 }
@@ -71,12 +75,16 @@ fn row<T: 'static>(
     handler: impl Handler<T, Admin>,
 ) -> Resource {
     let filter = MethodFilter::try_from(method.clone()).expect("the table has common methods");
-    Resource { method, path, route: on(filter, handler) }
+    Resource { method, path, is_of_node: false, route: on(filter, handler) }
+}
+
+fn of_node(resource: Resource) -> Resource {
+    Resource { is_of_node: true, ..resource }
 }
 
 /// A look at what is in memory.
 fn look<T: Serialize + 'static>(path: &'static str, answer: fn(&AdminContext) -> T) -> Resource {
-    row(GET, path, async move |State(it): State<Admin>| Json(answer(&it.context)))
+    of_node(row(GET, path, async move |State(it): State<Admin>| Json(answer(&it.context))))
 }
 
 /// The same at column families that the address chooses.
@@ -90,7 +98,7 @@ fn look_at_families<T: Serialize + 'static>(
         let families = families(it.schema(), keyspace.as_deref(), &names)?;
         Ok::<_, AdminError>(Json(answer(&it.context, &families)))
     };
-    row(GET, path, answer)
+    of_node(row(GET, path, answer))
 }
 
 /// A change that begins an operation on the ring; the answer is its state.
@@ -109,7 +117,7 @@ fn operation<T: DeserializeOwned + Send + 'static>(
 pub(super) fn resources() -> Vec<Resource> {
     vec![
         look("/api/v1/info", AdminContext::info),
-        row(GET, "/api/v1/health", health),
+        of_node(row(GET, "/api/v1/health", health)),
         look_at_families("/api/v1/cfstats", AdminContext::keyspaces),
         look_at_families("/api/v1/schema", AdminContext::types),
         row(GET, "/api/v1/rows", rows),
@@ -122,7 +130,7 @@ pub(super) fn resources() -> Vec<Resource> {
         row(PUT, "/api/v1/cache-capacities", set_cache_capacities),
         row(POST, "/api/v1/flush", flush),
         row(POST, "/api/v1/compact", compact),
-        row(GET, "/api/v1/snapshots", list_snapshots),
+        of_node(row(GET, "/api/v1/snapshots", list_snapshots)),
         row(POST, "/api/v1/snapshots", take_snapshot),
         row(DELETE, "/api/v1/snapshots", clear_snapshots),
         look("/api/v1/status", AdminContext::status),
@@ -154,7 +162,7 @@ pub(super) fn resources() -> Vec<Resource> {
         row(PUT, "/api/v1/throughputs", settings::set_throughputs),
         row(GET, "/api/v1/slow", settings::slow),
         row(PUT, "/api/v1/slow", settings::set_slow_threshold),
-        row(GET, "/metrics", prometheus),
+        of_node(row(GET, "/metrics", prometheus)),
     ]
 }
 
@@ -174,11 +182,9 @@ async fn endpoints(
     Ok(Json(it.context.endpoints(&keyspace, &RowKey::new(key.as_bytes()))))
 }
 
-/// Paths of the resources that tell of the node, but for those that tell of rows.
+/// Paths of the resources that a support bundle has.
 pub fn looks() -> Vec<&'static str> {
-    let all = resources().into_iter().filter(|it| it.method == GET).map(|it| it.path);
-    all.filter(|path| !["/api/v1/endpoints", "/api/v1/rows", "/api/v1/slow"].contains(path))
-        .collect()
+    resources().into_iter().filter(|it| it.is_of_node).map(|it| it.path).collect()
 }
 
 /// Column families in an address.

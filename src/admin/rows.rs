@@ -103,7 +103,7 @@ struct ShownValue {
 }
 
 impl AdminContext {
-    /// Rows that the reader may see. Notes in the audit log who has read what.
+    /// Returns rows that the reader may see, and records the read in the audit log.
     pub(super) async fn rows(
         &self,
         (reader, peer): (Reader, IpAddr),
@@ -279,7 +279,7 @@ impl<'f> Query<'f> {
         Slice::range(self.super_name.as_deref(), &self.start, b"", false, limit)
     }
 
-    /// Up to so many columns of a row, and the one after them.
+    /// The first columns of a row, at most `limit`, and the one after them.
     fn columns(&self, row: &RowSlice, limit: usize) -> (Vec<ShownColumn>, Option<ShownColumn>) {
         let is_grouped = self.family.is_super() && self.super_name.is_none();
         let mut columns: Vec<ShownColumn> = if is_grouped {

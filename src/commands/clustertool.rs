@@ -1,15 +1,13 @@
 //! `alexandra clustertool`: acts on all nodes of a ring, one after the other. Command lines and
 //! outputs are those of 0.6.
 
-use super::nodetool::{Client, token};
+use super::nodetool::{Client, ServerArguments, members};
 use super::output::{self, FAILED, Failure};
 use crate::admin::ring_report::{ClusterStatus, Status};
 use clap::{ArgAction, Subcommand};
 use hyper::Method;
 use serde_json::{Map, Value, json};
-use std::ffi::OsString;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -19,17 +17,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub(super) struct Arguments {
-    /// A node of the ring
-    #[arg(short = 'h', long, global = true, default_value = "127.0.0.1", value_name = "HOST")]
-    host: String,
-
-    /// AdminPort of all nodes
-    #[arg(short = 'p', long, global = true, default_value_t = 8080, value_name = "PORT")]
-    port: u16,
-
-    /// A file that holds the AdminToken of all nodes
-    #[arg(long, global = true, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerArguments,
 
     /// Prints help
     #[arg(long, global = true, action = ArgAction::Help)]
@@ -59,12 +48,11 @@ enum Command {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let token = token(arguments.token_file.as_deref())?;
-    let client = |host: &str| Client::new(host, arguments.port, token.clone(), TIMEOUT);
-    let first = client(&arguments.host)?;
+    let server = &arguments.server;
+    let first = server.client(TIMEOUT)?;
     match &arguments.command {
         Command::GetEndpoints { keyspace, key } => {
-            let parameters = object(json!({ "keyspace": keyspace, "key": key }));
+            let parameters = members(json!({ "keyspace": keyspace, "key": key }));
             let endpoints: Vec<IpAddr> =
                 first.call(&Method::GET, "/api/v1/endpoints", &parameters)?;
             let endpoints: Vec<String> = endpoints.iter().map(|it| format!("/{it}")).collect();
@@ -77,41 +65,32 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             Ok(output::finish_telling(ExitCode::SUCCESS, FAILED))
         }
         Command::GlobalSnapshot { name } => {
-            let call = (Method::POST, object(json!({ "tag": name })));
-            on_all(&arguments.host, first, client, &call, ["taken", "FAILED"])
+            let call = (Method::POST, members(json!({ "tag": name })));
+            on_all(server, first, &call, ["taken", "FAILED"])
         }
-        Command::ClearGlobalSnapshot => on_all(
-            &arguments.host,
-            first,
-            client,
-            &(Method::DELETE, Map::new()),
-            ["cleared", "clear FAILED"],
-        ),
+        Command::ClearGlobalSnapshot => {
+            on_all(server, first, &(Method::DELETE, Map::new()), ["cleared", "clear FAILED"])
+        }
     }
 }
 
-/// Members of an object that are there.
-fn object(parameters: Value) -> Map<String, Value> {
-    let Value::Object(mut parameters) = parameters else { return Map::new() };
-    parameters.retain(|_, value| !value.is_null());
-    parameters
-}
-
-/// Does something to the snapshots of each node that is up, and tells what came of it.
+/// Does something to the snapshots of each node that is up, and tells the outcome.
 fn on_all(
-    host: &str,
+    server: &ServerArguments,
     first: Client,
-    client: impl Fn(&str) -> Result<Client, Failure>,
     (method, parameters): &(Method, Map<String, Value>),
     [done, failed]: [&str; 2],
 ) -> Result<ExitCode, Failure> {
     let status: ClusterStatus = first.get("/api/v1/status")?;
-    let others =
-        status.nodes.iter().filter(|it| it.status == Status::Up && it.address != status.local);
-    let others: Vec<String> = others.map(|it| it.address.to_string()).collect();
+    let mut nodes = vec![(server.host.clone(), Ok(first))];
+    for node in status.nodes {
+        if node.status == Status::Up && node.address != status.local {
+            let host = node.address.to_string();
+            let client = server.client_of(&host, TIMEOUT);
+            nodes.push((host, client));
+        }
+    }
     let mut exit_code = ExitCode::SUCCESS;
-    let mut nodes = vec![(host.to_owned(), Ok(first))];
-    nodes.extend(others.into_iter().map(|host| (host.clone(), client(&host))));
     for (host, client) in nodes {
         let call = |client: Client| client.call::<Value>(method, "/api/v1/snapshots", parameters);
         match client.and_then(call) {
@@ -123,10 +102,4 @@ fn on_all(
         }
     }
     Ok(output::finish(exit_code))
-}
-
-/// The arguments as this program takes them, of a call under the name of the script.
-pub(super) fn of_old(mut arguments: Vec<OsString>) -> Vec<OsString> {
-    arguments.splice(..1, ["alexandra".into(), "clustertool".into()]);
-    arguments
 }

@@ -101,8 +101,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         Some("stress") => return stress::run_of_old(arguments),
         Some("cassandra-cli") => arguments = cli::of_old(arguments),
-        Some("clustertool") => arguments = clustertool::of_old(arguments),
-        Some("nodetool" | "nodeprobe") => arguments = nodetool::of_old(arguments),
+        Some("clustertool") => arguments = nodetool::of_old("clustertool", arguments),
+        Some("nodetool" | "nodeprobe") => arguments = nodetool::of_old("nodetool", arguments),
         _ => {}
     }
     let usage = match arguments.get(1).and_then(|argument| argument.to_str()) {

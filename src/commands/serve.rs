@@ -247,7 +247,7 @@ fn reload_on_hangup(node: &Node, is_managed: bool) -> io::Result<tokio::task::Jo
         while is_managed && hangup.recv().await.is_some() {
             log::info!("SIGHUP: reading the configuration again");
             let reload = Arc::clone(&reload);
-            // What has happened is in the log.
+            // The log tells the outcome.
             let _ = tokio::task::spawn_blocking(move || reload.run()).await;
         }
     }))

@@ -1,7 +1,7 @@
 //! `alexandra support-bundle`: an archive of what others need to know to help with a node. It has
 //! no secrets and no data of users.
 
-use super::nodetool::Client;
+use super::nodetool::{Client, ServerArguments};
 use super::output::{self, Failure};
 use crate::admin;
 use crate::base::clock::{Clock, SystemClock};
@@ -11,7 +11,7 @@ use crate::model::comparator::ComparatorRegistry;
 use clap::ArgAction;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -32,13 +32,8 @@ const MACHINE: [&str; 5] =
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub(super) struct Arguments {
-    /// The server: AdminAddress in its storage-conf.xml
-    #[arg(short = 'h', long, default_value = "127.0.0.1", value_name = "HOST")]
-    host: String,
-
-    /// Its AdminPort
-    #[arg(short = 'p', long, default_value_t = 8080, value_name = "PORT")]
-    port: u16,
+    #[command(flatten)]
+    server: ServerArguments,
 
     /// Its storage-conf.xml, or the directory that holds it; without it the built-in one
     #[arg(long, value_name = "FILE_OR_DIR")]
@@ -71,10 +66,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
     let archive = Builder::new(GzEncoder::new(file.map_err(failed)?, Compression::default()));
     let mut bundle = Bundle { archive, now: now / 1000 };
-    let client = Client::new(&arguments.host, arguments.port, None, TIMEOUT)?;
-    bundle.fill(arguments, &client).map_err(failed)?;
-    let written = bundle.archive.into_inner().and_then(GzEncoder::finish);
-    written.and_then(|file| file.sync_all()).map_err(failed)?;
+    let client = arguments.server.client(TIMEOUT)?;
+    let filled = bundle.fill(arguments, &client);
+    let written = filled.and_then(|()| bundle.archive.into_inner()).and_then(GzEncoder::finish);
+    if let Err(error) = written.and_then(|file| file.sync_all()) {
+        // A part of an archive helps nobody, and would be in the way of the next one.
+        let _ = fs::remove_file(&path);
+        return Err(failed(error));
+    }
     output::text(&format!("{}\n", path.display()));
     Ok(output::finish(ExitCode::SUCCESS))
 }
@@ -84,7 +83,7 @@ impl Bundle {
         self.put("version.txt", concat!(env!("CARGO_PKG_VERSION"), "\n").as_bytes())?;
         self.put_configuration(arguments.config.as_deref())?;
         for path in MACHINE {
-            if let Ok(text) = std::fs::read(path) {
+            if let Ok(text) = fs::read(path) {
                 self.put(&format!("machine{path}"), &text)?;
             }
         }
@@ -99,9 +98,11 @@ impl Bundle {
             }
         }
         for (number, path) in arguments.log.iter().enumerate() {
-            let end = end_of(path)?;
             let name = path.file_name().unwrap_or_default().display();
-            self.put(&format!("log/{number}-{name}"), &end)?;
+            match end_of(path) {
+                Ok(end) => self.put(&format!("log/{number}-{name}"), &end)?,
+                Err(error) => complain!("{} is left out: {error}", path.display()),
+            }
         }
         Ok(())
     }

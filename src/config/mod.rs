@@ -35,5 +35,5 @@ pub use error::{ConfigError, ConfigErrors, FailureClass, Note, NoteLevel};
 pub use load::{FILE_NAME, Loaded, Loader};
 pub use placements::Placements;
 pub use properties::Properties;
-pub use reload::{Difference, Reloaded};
+pub use reload::{Difference, Overlay};
 pub use settings::Settings;

@@ -25,9 +25,9 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Settings of a server after its file was read again.
+/// Settings of a server with those of its changed file laid over them.
 #[derive(Debug)]
-pub struct Reloaded {
+pub struct Overlay {
     /// The settings from now on: those of the file, but for what needs a restart.
     pub settings: Settings,
     /// Elements that change at once, without keyspaces and column families.
@@ -39,7 +39,7 @@ pub struct Reloaded {
 impl Settings {
     /// Takes over from the settings of a file what can change while the server runs. Families are
     /// taken over whatever has changed in them: the caller refuses what is impossible.
-    pub fn reloaded(&self, file: Settings) -> Reloaded {
+    pub fn overlaid_by(&self, file: Settings) -> Overlay {
         let (mut changed, mut waiting) = self.differences(&file);
         if self.admin.token != file.admin.token {
             // It is not shown.
@@ -64,7 +64,7 @@ impl Settings {
             }
         }
         let settings = Settings { keyspaces, shown, ..self.with_live_settings(file) };
-        Reloaded { settings, changed, waiting }
+        Overlay { settings, changed, waiting }
     }
 
     /// Differences that take effect at once, and those that need a restart.
@@ -225,7 +225,7 @@ mod tests {
         let elements = LIVE.map(|(name, value)| format!("<{name}>{value}</{name}>")).concat();
         let networks = "<PeerNetworks><PeerNetwork>10.0.0.0/8</PeerNetwork></PeerNetworks>";
         let file = settings(&(elements + networks + &keyspace(1, "")));
-        let reloaded = settings(&keyspace(1, "")).reloaded(file.clone());
+        let reloaded = settings(&keyspace(1, "")).overlaid_by(file.clone());
         assert_eq!(reloaded.waiting, []);
         let of_file =
             |it: &Settings| format!("{:?}", Settings { shown: <_>::default(), ..it.clone() });
@@ -242,14 +242,14 @@ mod tests {
     fn the_rest_needs_a_restart_and_stays_as_it_is() {
         let present = settings(&keyspace(1, ""));
         let file = keyspace(2, "<ColumnFamily Name='F'/>") + "<ThriftPort>7</ThriftPort>";
-        let reloaded = present.reloaded(settings(&file));
+        let reloaded = present.overlaid_by(settings(&file));
         let waiting: Vec<_> = reloaded.waiting.iter().map(ToString::to_string).collect();
         assert_eq!(waiting, ["ThriftPort: 9160 -> 7", "K ReplicationFactor: 1 -> 2"]);
         assert_eq!(reloaded.changed, []);
         assert_eq!(reloaded.settings.thrift.port, 9160);
         assert_eq!(reloaded.settings.keyspaces[0].replication_factor, 1);
         assert!(reloaded.settings.family("K", "F").is_some());
-        let again = reloaded.settings.reloaded(settings(&file));
+        let again = reloaded.settings.overlaid_by(settings(&file));
         assert_eq!(again.waiting.len(), 2, "they still wait for a restart");
     }
 }

@@ -9,9 +9,8 @@ use super::windows::{MostlyOne, RowSet, slice_of_rows};
 use crate::model::cell::Cell;
 use crate::model::key::RowKey;
 use crate::model::mutation::{FamilyMutation, MutationBuilder, RowMutation};
-use crate::model::schema::{ColumnFamilySchema, FamilyId, Schema};
+use crate::model::schema::{FamilyId, Schema};
 use crate::service::{ConsistencyLevel, RowQuery, Service};
-use std::collections::BTreeMap;
 
 /// A change with the values of its markers.
 #[derive(Debug, Clone, Copy)]
@@ -21,12 +20,14 @@ pub(super) struct Item<'i> {
 }
 
 /// A change of one row key.
-struct Part<'i, 'v> {
-    item: usize,
+struct Part<'t, 'i, 'v> {
+    item: &'t Item<'i>,
+    /// Keyspace and key.
+    row: (&'t str, &'t RowKey),
     family: FamilyId,
     /// Cells of the row that the change depends on.
     read: Vec<Cell>,
-    targets: &'i Targets<'v>,
+    targets: &'t Targets<'v>,
 }
 
 /// The mutations of these changes.
@@ -36,67 +37,42 @@ pub(super) async fn mutations(
     stamp: Stamp<'_>,
     level: ConsistencyLevel,
 ) -> Result<MostlyOne<RowMutation>, CqlError> {
-    // Most requests change one row, and need none of the lists and maps below.
-    if let ([item], Some((family, _))) = (items, items.first().and_then(Item::stored))
-        && !item.plan.reads()
-    {
-        let targets = item.plan.targets(&item.values)?;
-        if let [key] = &targets.keys[..] {
-            let part = Part { item: 0, family, read: Vec::new(), targets: &targets };
-            let one = mutation(service, items, stamp, (item.keyspace(), key), &[part])?;
-            return Ok(one.into_iter().collect());
-        }
-    }
-    let targets: Vec<Targets<'_>> =
+    let targets: MostlyOne<Targets<'_>> =
         items.iter().map(|item| item.plan.targets(&item.values)).collect::<Result<_, _>>()?;
-    // By keyspace and key, in the order of the statements.
-    let mut rows: BTreeMap<(&str, &RowKey), Vec<Part<'_, '_>>> = BTreeMap::new();
-    for (at, (item, targets)) in items.iter().zip(&targets).enumerate() {
-        let Some((family, _)) = item.stored() else { continue };
+    let mut parts: MostlyOne<Part<'_, '_, '_>> = MostlyOne::new();
+    for (item, targets) in items.iter().zip(&targets) {
+        let Some((family, _)) = item.plan.table.stored() else { continue };
         for key in &targets.keys {
             let read = if item.plan.reads() {
                 Box::pin(read_row(service, item.plan, (key, &targets.rows), level)).await?
             } else {
                 Vec::new()
             };
-            let part = Part { item: at, family, read, targets };
-            rows.entry((item.keyspace(), key)).or_default().push(part);
+            let row = (&*item.plan.table.keyspace, key);
+            parts.push(Part { item, row, family, read, targets });
         }
     }
-    let mut mutations = MostlyOne::with_capacity(rows.len());
-    for (row, mut parts) in rows {
-        parts.sort_by_key(|part| part.family);
-        mutations.extend(mutation(service, items, stamp, row, &parts)?);
-    }
-    Ok(mutations)
-}
-
-impl<'i> Item<'i> {
-    fn keyspace(&self) -> &'i str {
-        &self.plan.table.keyspace
-    }
-
-    fn stored(&self) -> Option<(FamilyId, &'i ColumnFamilySchema)> {
-        self.plan.table.stored()
-    }
+    // Changes of one family keep the order of the statements.
+    parts.sort_by(|a, b| (a.row, a.family).cmp(&(b.row, b.family)));
+    let rows = parts.chunk_by(|a, b| a.row == b.row);
+    rows.filter_map(|parts| mutation(service, stamp, parts).transpose()).collect()
 }
 
 /// The mutation of a row key, whose parts stand in the order of their families; `None` if nothing
 /// changes.
 fn mutation(
     service: &Service,
-    items: &[Item<'_>],
     stamp: Stamp<'_>,
-    (keyspace, key): (&str, &RowKey),
-    parts: &[Part<'_, '_>],
+    parts: &[Part<'_, '_, '_>],
 ) -> Result<Option<RowMutation>, CqlError> {
+    let Some(Part { row: (keyspace, key), .. }) = parts.first() else { return Ok(None) };
     let mut builder = MutationBuilder::new(service.schema(), keyspace, key.as_bytes());
     let mut family = None;
     for part in parts {
         if family.replace(part.family) != Some(part.family) {
             builder.family(part.family);
         }
-        let Item { plan, values } = items[part.item];
+        let Item { plan, values } = *part.item;
         let own = plan.timestamp(&values)?;
         let stamp = Stamp { timestamp: own.unwrap_or(stamp.timestamp), ..stamp };
         let row = plan.reads().then(|| present_row(plan, key, &part.read)).flatten();

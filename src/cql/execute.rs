@@ -187,7 +187,7 @@ impl Executor {
         let level = has_level.then_some(parameters.level as usize);
         let request = self.requests.begin(call as usize, level);
         let answer = self.run_plan(session, prepared, parameters, reply).await;
-        request.end(answer, session.peer().ip(), || prepared.text.clone())
+        request.end(answer, session.peer().ip(), || parse::without_constants(&prepared.text))
     }
 
     async fn run_plan(

@@ -10,7 +10,9 @@ use super::{Member, NodeOptions, authenticator, login_faults, read_options};
 use crate::base::latest::Latest;
 use crate::base::log_levels;
 use crate::config::settings::{ColumnFamilySettings, KeyspaceSettings};
-use crate::config::{self, ConfigError, ConfigErrors, Loader, NoteLevel, Placements, Settings};
+use crate::config::{
+    self, ConfigError, ConfigErrors, Loader, NoteLevel, Overlay, Placements, Settings,
+};
 use crate::model::comparator::ComparatorRegistry;
 use crate::model::schema::ColumnFamilySchema;
 use crate::net::tcp::TcpTransport;
@@ -120,7 +122,8 @@ impl Reload {
         let loader = Loader { jmx_port, ..Loader::for_server(&comparators) };
         let file = loader.load(Some(path)).map_err(ReloadError::Configuration)?;
         let present = &**self.parts.settings;
-        let config::Reloaded { settings, changed, waiting } = present.reloaded(file.settings);
+        let is_same_text = file.settings.text == present.text;
+        let Overlay { settings, changed, waiting } = present.overlaid_by(file.settings);
         let placements = Placements::read(&settings, &self.options.properties)?.by_keyspace;
         self.parts.service.register().check(&settings)?;
         let change = self.change(&settings, &placements)?;
@@ -135,7 +138,12 @@ impl Reload {
             notes: warnings.map(ToString::to_string).collect(),
             ..self.tell(&change)
         };
-        self.take_over(settings, &placements, present);
+        // Replaced settings are kept in memory, so that equal ones are not taken over.
+        if is_same_text && changed.is_empty() && change.is_nothing() {
+            self.take_rights();
+        } else {
+            self.take_over(settings, &placements, present);
+        }
         Ok(done)
     }
 
@@ -264,34 +272,46 @@ impl Reload {
         if (&now.memory, &now.storage) != (&before.memory, &before.storage) {
             service.register().alter_tables();
         }
-        storage.set_compaction_rate(now.storage.compaction_throughput_bytes);
-        member.set_limits(now.network.rpc_timeout, now.network.stream_throughput_bytes);
-        // Unless it differs a change by nodetool stands.
-        if now.network.phi_convict_threshold != before.network.phi_convict_threshold {
-            member.set_phi_convict_threshold(now.network.phi_convict_threshold.into());
+        // Where an element is as before, a change by nodetool stands.
+        let (network, present) = (&now.network, &before.network);
+        if now.storage.compaction_throughput_bytes != before.storage.compaction_throughput_bytes {
+            storage.set_compaction_rate(now.storage.compaction_throughput_bytes);
         }
+        if network.stream_throughput_bytes != present.stream_throughput_bytes {
+            member.operations().set_rate(network.stream_throughput_bytes);
+        }
+        if network.phi_convict_threshold != present.phi_convict_threshold {
+            member.set_phi_convict_threshold(network.phi_convict_threshold.into());
+        }
+        if now.admin.slow_requests != before.admin.slow_requests {
+            service.slow_requests().set_threshold(now.admin.slow_requests);
+        }
+        if now.admin.log_levels != before.admin.log_levels {
+            let set = log_levels::set(now.admin.log_levels.as_deref());
+            set.unwrap_or_else(|why| log::error!("LogLevels: {why}"));
+        }
+        member.set_rpc_timeout(network.rpc_timeout);
         member.coordinator().set_reads(&read_options(now, properties));
         if let Some(hints) = member.hints() {
             hints.set_limits(now.replication.hint_max_age, now.replication.hint_max_bytes);
         }
-        transport.set_peer_networks(now.network.peer_networks.clone());
+        transport.set_peer_networks(network.peer_networks.clone());
         limits.set(Limits {
             max_connections: now.thrift.max_connections as usize,
             idle_timeout: now.thrift.idle_timeout,
             ..Limits::clone(limits)
         });
-        if now.admin.slow_requests != before.admin.slow_requests {
-            service.slow_requests().set_threshold(now.admin.slow_requests);
-        }
+        self.take_rights();
+        member.announce_schema(&fingerprint(now, placements));
+    }
+
+    /// Reads the files of the authenticator again, whose content may have changed.
+    fn take_rights(&self) {
+        let (now, properties) = (&**self.parts.settings, &self.options.properties);
         for fault in login_faults(now, properties) {
             log::error!("Authenticator: every login will be refused: {fault}");
         }
-        service.set_authenticator(authenticator(now, properties));
-        if now.admin.log_levels != before.admin.log_levels {
-            let set = log_levels::set(now.admin.log_levels.as_deref());
-            set.unwrap_or_else(|why| log::error!("LogLevels: {why}"));
-        }
-        member.announce_schema(&fingerprint(now, placements));
+        self.parts.service.set_authenticator(authenticator(now, properties));
     }
 }
 

@@ -24,6 +24,18 @@ pub struct ConfiguredChange {
     pub removed_keyspaces: Vec<String>,
 }
 
+impl ConfiguredChange {
+    /// Whether it changes nothing.
+    pub fn is_nothing(&self) -> bool {
+        let Self { keyspaces, added, altered, removed, removed_keyspaces } = self;
+        keyspaces.is_empty()
+            && added.is_empty()
+            && altered.is_empty()
+            && removed.is_empty()
+            && removed_keyspaces.is_empty()
+    }
+}
+
 impl SchemaRegister {
     /// Fails if these settings and what was made over CQL do not go together.
     pub fn check(&self, settings: &Settings) -> Result<(), SchemaConflict> {

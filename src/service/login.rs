@@ -152,9 +152,8 @@ impl Service {
         let version = self.rights_version.load(Ordering::Relaxed);
         // Without an authenticator there are none, and a later one knows nothing of the user.
         if let Some(grants) = grants {
-            let (logins, _) = self.audit();
             let line = format_args!("login of {} from {}", shown(&grants.user), session.client);
-            logins.log(Level::Info, session.client, line);
+            self.logins.log(Level::Info, session.client, line);
             *session.grants.lock() = Some((grants, version));
             session.logged_in.store(true, Ordering::Relaxed);
         }
@@ -179,8 +178,7 @@ impl Service {
             *granted_at = version;
         }
         grants.check(keyspace, access).inspect_err(|why| {
-            let (_, refusals) = self.audit();
-            refusals.warn(
+            self.refusals.warn(
                 session.client,
                 format_args!("{} is refused: {}", session.client, shown(why)),
             );

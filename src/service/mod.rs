@@ -94,8 +94,10 @@ pub struct ServiceOptions {
 pub struct Service {
     options: ServiceOptions,
     login_turns: LoginTurns,
-    /// Lines about logins and about refusals, by client.
-    audit: [LimitedLog<IpAddr>; 2],
+    /// Lines about logins, by client.
+    logins: LimitedLog<IpAddr>,
+    /// Lines about refusals, by client.
+    refusals: LimitedLog<IpAddr>,
     /// Grows when the rights of users may have changed.
     rights_version: AtomicU64,
 }
@@ -131,9 +133,9 @@ impl Service {
     /// The service of a node.
     pub fn new(options: ServiceOptions) -> Self {
         let (login_turns, rights_version) = Default::default();
-        let audit = [LOGINS_INTERVAL, REFUSALS_INTERVAL]
+        let [logins, refusals] = [LOGINS_INTERVAL, REFUSALS_INTERVAL]
             .map(|interval| LimitedLog::new(audit::TARGET, Arc::clone(&options.clock), interval));
-        Self { options, login_turns, audit, rights_version }
+        Self { options, login_turns, logins, refusals, rights_version }
     }
 
     /// Fails unless the connection may call operations that touch data.
@@ -142,15 +144,8 @@ impl Service {
         {
             return Ok(());
         }
-        let (_, refusals) = self.audit();
-        refusals.warn(session.client, format_args!("{} is refused: no login", session.client));
+        self.refusals.warn(session.client, format_args!("{} is refused: no login", session.client));
         Err(ServiceError::invalid(LOGIN_REQUIRED))
-    }
-
-    /// The lines about logins, and those about refusals.
-    fn audit(&self) -> (&LimitedLog<IpAddr>, &LimitedLog<IpAddr>) {
-        let [logins, refusals] = &self.audit;
-        (logins, refusals)
     }
 
     /// Requests that took long.

@@ -181,7 +181,7 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Ends the request of a client with its answer. What it is about is asked if it took long.
+    /// Ends a request of a client with its answer. `subject` is called if it took long.
     pub fn end<T, E>(
         mut self,
         answer: Result<T, E>,
@@ -191,7 +191,7 @@ impl Request<'_> {
     where
         for<'e> Failure: From<&'e E>,
     {
-        self.failure = answer.as_ref().err().map(Failure::from);
+        self.note(&answer);
         let took_millis = self.protocol.clock.coarse_millis().saturating_sub(self.begun_millis);
         if self.protocol.slow.is_slow(took_millis) {
             self.keep(took_millis, client, subject());
@@ -199,13 +199,20 @@ impl Request<'_> {
         answer
     }
 
-    /// Ends a request that reads no data, so that it is slow for no reason of its own.
+    /// Ends a request that reads no data, and is not kept however long it took.
     pub fn count<T, E>(mut self, answer: Result<T, E>) -> Result<T, E>
     where
         for<'e> Failure: From<&'e E>,
     {
-        self.failure = answer.as_ref().err().map(Failure::from);
+        self.note(&answer);
         answer
+    }
+
+    fn note<T, E>(&mut self, answer: &Result<T, E>)
+    where
+        for<'e> Failure: From<&'e E>,
+    {
+        self.failure = answer.as_ref().err().map(Failure::from);
     }
 
     #[cold]

@@ -1,5 +1,6 @@
 //! CQL on a built server: its port, its logins, and clients that mistake the port.
 
+use crate::admin::{admin_address, nodetool};
 use crate::server::{Options, Server, configure, free_ports, refused, serve};
 use std::fs;
 use std::io::{Read, Write};
@@ -65,10 +66,15 @@ impl CqlClient {
 
     /// Runs a statement at ALL, which must succeed.
     pub(crate) fn query(&mut self, text: &str) -> Answer {
-        let length = (text.len() as u32).to_be_bytes();
-        let answer = self.ask(QUERY, &[&length, text.as_bytes(), b"\0\x05\0"].concat());
+        let answer = self.try_query(text);
         assert_ne!(answer.opcode, ERROR, "{text}: {}", answer.text());
         answer
+    }
+
+    /// Runs a statement at ALL.
+    fn try_query(&mut self, text: &str) -> Answer {
+        let length = (text.len() as u32).to_be_bytes();
+        self.ask(QUERY, &[&length, text.as_bytes(), b"\0\x05\0"].concat())
     }
 
     pub(crate) fn answer(&mut self) -> Answer {
@@ -128,13 +134,13 @@ fn a_configured_port_that_is_taken_stops_the_start() {
 }
 
 #[test]
-fn users_log_in_with_their_password_alone() {
+fn users_log_in_with_their_password_alone_and_use_what_is_theirs() {
     let directory = tempfile::tempdir().unwrap();
     let (address, options) = with_cql();
     let authenticator = "org.apache.cassandra.auth.SimpleAuthenticator";
     let thrift = configure(directory.path(), &options.with("Authenticator", authenticator));
     let mut command = serve(directory.path());
-    for (name, text) in [("passwd", "jsmith=havebadpass\n"), ("access", "Keyspace1=jsmith\n")] {
+    for (name, text) in [("passwd", "jsmith=havebadpass\n"), ("access", "BloggyAppy=jsmith\n")] {
         let file = directory.path().join(name);
         fs::write(&file, text).unwrap();
         command.arg(format!("-D{name}.properties={}", file.display()));
@@ -147,4 +153,23 @@ fn users_log_in_with_their_password_alone() {
     assert!(server.log().contains("a login from 127.0.0.1 failed"), "{}", server.log());
     let welcome = client.ask(AUTH_RESPONSE, b"\0\0\0\x13\0jsmith\0havebadpass");
     assert_eq!(welcome.opcode, AUTH_SUCCESS, "{welcome:?}");
+
+    let mut refusal = |statement: &str| {
+        let answer = client.try_query(statement);
+        if answer.opcode == ERROR { answer.text() } else { String::new() }
+    };
+    let insert =
+        "INSERT INTO \"BloggyAppy\".\"Authors\" (key, column1, value) VALUES ('ann', 0x61, 0x62)";
+    assert_eq!(refusal(insert), "");
+    let other = refusal(
+        "CREATE KEYSPACE other WITH replication = {'class': 'SimpleStrategy', \
+         'replication_factor': 1}",
+    );
+    assert!(other.contains("User jsmith could not be authorized to use keyspace other"), "{other}");
+    fs::write(directory.path().join("access"), "BloggyAppy.<ro>=jsmith\n").unwrap();
+    assert_eq!(refusal(insert), "", "a login keeps its rights");
+    let reload = nodetool(admin_address(directory.path()), &["reload"]);
+    assert!(reload.status.success(), "{reload:?}");
+    assert!(refusal(insert).contains("User jsmith may only read keyspace BloggyAppy"));
+    assert_eq!(refusal("SELECT * FROM \"BloggyAppy\".\"Authors\""), "");
 }

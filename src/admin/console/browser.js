@@ -39,8 +39,8 @@ export function startBrowser() {
 export async function showFamilies() {
   const known = await look('schema');
   const name = (it) => `${it.keyspace}.${it.column_family}`;
-  const is_own = (it) => it.keyspace !== 'system';
-  known.sort((a, b) => is_own(b) - is_own(a) || name(a).localeCompare(name(b)));
+  const isOwn = (it) => it.keyspace !== 'system';
+  known.sort((a, b) => isOwn(b) - isOwn(a) || name(a).localeCompare(name(b)));
   const now = JSON.stringify(known);
   if (now === JSON.stringify(families)) return;
   const chosen = families[byId('family').selectedIndex];
@@ -129,7 +129,7 @@ function showPlace() {
 
 function showResult({ rows: found, next }) {
   const { family, key, superColumn, start } = place;
-  const is_super = family.subcomparator && !superColumn;
+  const isSuper = family.subcomparator && !superColumn;
   const [row] = found;
   let shown, number;
   if (!key) {
@@ -137,9 +137,9 @@ function showResult({ rows: found, next }) {
     shown = found.length && rowTable(found);
   } else {
     const columns = row?.columns ?? [];
-    number = is_super ? plural(columns.length, 'super column', 'super columns')
+    number = isSuper ? plural(columns.length, 'super column', 'super columns')
       : plural(columns.length, 'column', 'columns');
-    shown = columns.length && (is_super ? superTable(columns) : columnTable(columns));
+    shown = columns.length && (isSuper ? superTable(columns) : columnTable(columns));
   }
   const nothing = key ? 'There is no such row, or no column of it is there.' : 'There are no rows.';
   const heading = byId('result-title');
@@ -202,7 +202,7 @@ function value({ text, bytes: size, is_cut: isCut }) {
 // Clients mostly take microseconds since 1970, but may take any number.
 function written(timestamp) {
   const millis = timestamp / 1000;
-  const is_time = millis > Date.UTC(2000) && millis < Date.UTC(2100);
-  return el('span', { title: is_time ? `timestamp ${timestamp}` : null },
-    is_time ? time(millis) : `timestamp ${timestamp}`);
+  const isTime = millis > Date.UTC(2000) && millis < Date.UTC(2100);
+  return el('span', { title: isTime ? `timestamp ${timestamp}` : null },
+    isTime ? time(millis) : `timestamp ${timestamp}`);
 }

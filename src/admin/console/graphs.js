@@ -41,8 +41,8 @@ export function showGraphs(text) {
   const now = { at: Date.now(), samples: parse(text) };
   const uptime = now.samples.get('alexandra_uptime_seconds')?.[0].value;
   // Counters begin anew with each start of the node.
-  const has_restarted = before && uptime < before.uptime;
-  if (before && !has_restarted) {
+  const hasRestarted = before && uptime < before.uptime;
+  if (before && !hasRestarted) {
     const difference = new Difference(now, before);
     drawn.forEach((graph) => graph.add(now.at, graph.definition.of(difference)));
   }
@@ -50,7 +50,7 @@ export function showGraphs(text) {
 }
 
 // Samples by the name of their metric, each with labels and a value.
-export function parse(text) {
+function parse(text) {
   const samples = new Map();
   for (const line of text.split('\n')) {
     const found = /^(\w+)(?:\{(.*)\})? (\S+)/.exec(line);

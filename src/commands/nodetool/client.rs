@@ -1,6 +1,5 @@
 //! Requests to the admin side of a server: one connection for each.
 
-use super::TOKEN_VARIABLE;
 use crate::admin::report::Failure as Answer;
 use crate::commands::output::Failure;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -12,7 +11,9 @@ use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::fmt::{Display, Write};
+use std::fs;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
@@ -31,6 +32,51 @@ const MAX_SHOWN: usize = 200;
 
 /// Interval at which the server is asked for its progress.
 const WATCH_PERIOD: Duration = Duration::from_millis(500);
+
+/// Environment variable for the token.
+const TOKEN_VARIABLE: &str = "ALEXANDRA_ADMIN_TOKEN";
+
+/// Arguments that name the admin side of a server.
+#[derive(Debug, clap::Args)]
+pub(in crate::commands) struct ServerArguments {
+    /// The server: AdminAddress in its storage-conf.xml
+    #[arg(short = 'h', long, global = true, default_value = "127.0.0.1", value_name = "HOST")]
+    pub(in crate::commands) host: String,
+
+    /// Its AdminPort
+    #[arg(short = 'p', long, global = true, default_value_t = 8080, value_name = "PORT")]
+    port: u16,
+
+    /// A file that holds the AdminToken, for changes
+    #[arg(long, global = true, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl ServerArguments {
+    /// A client of the server.
+    pub(in crate::commands) fn client(&self, timeout: Duration) -> Result<Client, Failure> {
+        self.client_of(&self.host, timeout)
+    }
+
+    /// A client of another server of the ring, which has the same port and token.
+    pub(in crate::commands) fn client_of(
+        &self,
+        host: &str,
+        timeout: Duration,
+    ) -> Result<Client, Failure> {
+        Client::new(host, self.port, token(self.token_file.as_deref())?, timeout)
+    }
+}
+
+/// The token for changes: from a file, else from the environment.
+fn token(file: Option<&Path>) -> Result<Option<String>, Failure> {
+    let Some(file) = file else { return Ok(std::env::var(TOKEN_VARIABLE).ok()) };
+    let text = fs::read_to_string(file).map_err(|source| {
+        let file = file.display();
+        Failure::new(format_args!("cannot read the token from {file}: {source}"))
+    })?;
+    Ok(Some(text.trim().to_owned()))
+}
 
 /// The admin side of a server.
 #[derive(Debug)]
@@ -223,6 +269,13 @@ impl Client {
             Failure::with(NOT_CONNECTED, text)
         })
     }
+}
+
+/// The members of a JSON object that are there, as parameters of a request.
+pub(in crate::commands) fn members(object: Value) -> Map<String, Value> {
+    let Value::Object(mut members) = object else { return Map::new() };
+    members.retain(|_, value| !value.is_null());
+    members
 }
 
 /// A path with parameters, which are texts.

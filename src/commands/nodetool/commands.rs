@@ -1,6 +1,7 @@
 //! The commands: what clap, `--help` and docs/nodetool.md know of them, the request that each
 //! stands for, and how the answer is printed.
 
+use super::client::members;
 use super::print::{self, Print, judged, list, nothing, text};
 use super::{column_families, ring};
 use crate::admin::report::LogLevels;
@@ -268,9 +269,7 @@ pub(super) struct Call {
 
 /// A call whose parameters are the members of a JSON object that are there.
 fn call(method: Method, path: &'static str, parameters: Value, print: Print) -> Call {
-    let Value::Object(mut parameters) = parameters else { unreachable!("all are objects") };
-    parameters.retain(|_, value| !value.is_null());
-    Call { method, path, parameters, print }
+    Call { method, path, parameters: members(parameters), print }
 }
 
 fn get(path: &'static str, print: Print) -> Call {

@@ -12,34 +12,20 @@ mod tests;
 
 use super::output::{self, FAILED, Failure};
 use clap::ArgAction;
-pub(super) use client::Client;
+pub(super) use client::{Client, ServerArguments, members};
 use commands::{Change, Command};
 use print::Printed;
 pub(super) use print::render_snapshots;
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-
-/// Environment variable for the token.
-const TOKEN_VARIABLE: &str = "ALEXANDRA_ADMIN_TOKEN";
 
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub(super) struct Arguments {
-    /// The server: AdminAddress in its storage-conf.xml
-    #[arg(short = 'h', long, global = true, default_value = "127.0.0.1", value_name = "HOST")]
-    host: String,
-
-    /// Its AdminPort
-    #[arg(short = 'p', long, global = true, default_value_t = 8080, value_name = "PORT")]
-    port: u16,
-
-    /// A file that holds the AdminToken, for changes
-    #[arg(long, global = true, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerArguments,
 
     /// How long the server may take to answer, in seconds, except to what takes its time: flush,
     /// compact and snapshots
@@ -72,9 +58,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
 /// Sends the request of a command; returns the answer, and what is printed of it.
 fn execute(arguments: &Arguments) -> Result<(Value, Printed), Failure> {
-    let token = token(arguments.token_file.as_deref())?;
     let timeout = Duration::from_secs(arguments.timeout);
-    let client = Client::new(&arguments.host, arguments.port, token, timeout)?;
+    let client = arguments.server.client(timeout)?;
     let call = arguments.command.call()?;
     let path = format!("/api/v1/{}", call.path);
     let answer = match &arguments.command {
@@ -89,21 +74,11 @@ fn execute(arguments: &Arguments) -> Result<(Value, Printed), Failure> {
     Ok((answer, printed))
 }
 
-/// The token for changes: from a file, else from the environment.
-pub(super) fn token(file: Option<&Path>) -> Result<Option<String>, Failure> {
-    let Some(file) = file else { return Ok(std::env::var(TOKEN_VARIABLE).ok()) };
-    let text = fs::read_to_string(file).map_err(|source| {
-        let file = file.display();
-        Failure::new(format_args!("cannot read the token from {file}: {source}"))
-    })?;
-    Ok(Some(text.trim().to_owned()))
-}
-
-/// The arguments as this program takes them, of a call under the name `nodetool`, or `nodeprobe` as
-/// it was called before 0.6.
-pub(super) fn of_old(mut arguments: Vec<OsString>) -> Vec<OsString> {
+/// The arguments as this program takes them, of a call under the name of an old tool: `nodetool`,
+/// or `nodeprobe` as it was called before 0.6, or `clustertool`.
+pub(super) fn of_old(tool: &str, mut arguments: Vec<OsString>) -> Vec<OsString> {
     // The program by its own name, or usage would name `nodetool nodetool`.
-    arguments.splice(..1, ["alexandra".into(), "nodetool".into()]);
+    arguments.splice(..1, ["alexandra".into(), tool.into()]);
     arguments.into_iter().map(|argument| long_option(&argument).unwrap_or(argument)).collect()
 }
 

@@ -188,7 +188,7 @@ impl<'r> Connection<'r> {
         Self { nodes: &nodes.0, place, tried: first, failures: 0, client: None }
     }
 
-    /// The client, connected anew if need be.
+    /// The client of the present connection, or of a new one if that is broken.
     pub(super) fn client(&mut self) -> Result<&mut Client, Trouble> {
         let client = match self.client.take() {
             Some(client) if !client.is_broken() => client,

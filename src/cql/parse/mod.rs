@@ -49,6 +49,23 @@ pub(in crate::cql) struct SyntaxError {
 /// The result of a rule of the grammar.
 type Parse<T> = Result<T, SyntaxError>;
 
+/// The text of a statement for logs: without comments, and with `?` for constants, which are data.
+pub(in crate::cql) fn without_constants(text: &str) -> String {
+    let mut lexer = Lexer::new(text);
+    let (mut shown, mut end) = (String::new(), 0);
+    loop {
+        let token = lexer.next_token();
+        match token.kind {
+            Kind::End | Kind::Stray | Kind::Open => return shown,
+            _ if token.start > end && !shown.is_empty() => shown.push(' '),
+            _ => {}
+        }
+        let is_constant = matches!(token.kind, Kind::Constant(_));
+        shown.push_str(if is_constant { "?" } else { token.text });
+        end = token.start + token.text.len();
+    }
+}
+
 /// Bytes of memory that a statement takes at most when it is parsed.
 pub(in crate::cql) fn memory(text: &str) -> usize {
     let mut tokens = text.len();

@@ -302,7 +302,7 @@ impl Core {
     }
 
     /// Stops a running compaction, or all, which leave the SSTables as they were. Returns their
-    /// numbers. Minor ones begin anew after a pause.
+    /// numbers. Minor compactions start again after a pause.
     pub fn cancel_compactions(&self, id: Option<u64>) -> Vec<u64> {
         self.compactor.cancel(id)
     }

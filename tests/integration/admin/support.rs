@@ -35,7 +35,14 @@ fn a_support_bundle_has_what_helps_and_no_secrets() {
     let run = || {
         let mut command = Command::new(program());
         command.args(["support-bundle", "-p", &node.admin().port().to_string(), "--config"]);
-        command.arg(directory).arg("--log").arg(&log).arg(&file).output().unwrap()
+        command
+            .arg(directory)
+            .arg("--log")
+            .arg(&log)
+            .args(["--log", "nowhere.log"])
+            .arg(&file)
+            .output()
+            .unwrap()
     };
     let output = run();
     assert!(output.status.success(), "{output:?}");
