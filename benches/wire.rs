@@ -125,7 +125,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let clients = Clients { version: Release::V06, prefer_framed: false };
         let thrift = Thrift::new(Arc::new(Constant), clients, Arc::clone(&options.clock));
         let mut server = Server::new(options);
-        server.add(listener, Arc::new(thrift));
+        server.add(listener.into(), Arc::new(thrift));
         let stop = CancellationToken::new();
         let input_ended = stop.clone();
         std::thread::spawn(move || {

@@ -6,13 +6,12 @@ use crate::config::Settings;
 use crate::config::settings::ListenerSettings;
 use crate::cql::{Cql, Events, Executor, follow_ring, follow_schema};
 use crate::node::{ClientPort, Node, NodeError, NodeOptions};
-use crate::server::Server;
+use crate::server::{Listening, Server};
 use crate::service::Service;
 use crate::storage::database::Components;
 use crate::thrift::{Calls, Clients, Thrift};
 use std::net::IpAddr;
 use std::sync::Arc;
-use tokio::net::TcpListener;
 
 /// Starts a node for Thrift and CQL clients. Must be called within a tokio runtime.
 pub fn start(
@@ -25,41 +24,36 @@ pub fn start(
 
 fn add_front_end(
     server: &mut Server,
-    listener: TcpListener,
+    at: Listening,
     port: &ClientPort,
     service: &Arc<Service>,
     clock: &Arc<dyn Clock>,
 ) {
     match port {
-        ClientPort::Thrift(port) => add_thrift(server, listener, port, service, clock),
-        ClientPort::Cql(_) => add_cql(server, listener, service, clock),
+        ClientPort::Thrift(port) => add_thrift(server, at, port, service, clock),
+        ClientPort::Cql(_) => add_cql(server, at, service, clock),
     }
 }
 
 fn add_thrift(
     server: &mut Server,
-    listener: TcpListener,
+    at: Listening,
     port: &ListenerSettings,
     service: &Arc<Service>,
     clock: &Arc<dyn Clock>,
 ) {
     let clients = Clients { version: port.api_version, prefer_framed: port.framed };
     let calls = Arc::new(Calls::new(Arc::clone(service), clients.version));
-    server.add(listener, Arc::new(Thrift::new(calls, clients, Arc::clone(clock))));
+    server.add(at, Arc::new(Thrift::new(calls, clients, Arc::clone(clock))));
 }
 
-fn add_cql(
-    server: &mut Server,
-    listener: TcpListener,
-    service: &Arc<Service>,
-    clock: &Arc<dyn Clock>,
-) {
+fn add_cql(server: &mut Server, at: Listening, service: &Arc<Service>, clock: &Arc<dyn Clock>) {
     let events = Arc::<Events>::default();
     // Nodes are taken to have the same port.
-    let port = listener.local_addr().map_or(0, |address| address.port());
+    let local = at.listener.local_addr();
+    let (address, port) = local.map_or((IpAddr::from([0; 4]), 0), |it| (it.ip(), it.port()));
     tokio::spawn(follow_ring(Arc::downgrade(service), Arc::clone(&events), port));
     tokio::spawn(follow_schema(Arc::downgrade(service), Arc::clone(&events)));
-    let address = listener.local_addr().map_or(IpAddr::from([0; 4]), |address| address.ip());
     let executor = Executor::new(Arc::clone(service), address, fastrand::u64(..));
-    server.add(listener, Arc::new(Cql::new(executor, events, Arc::clone(clock))));
+    server.add(at, Arc::new(Cql::new(executor, events, Arc::clone(clock))));
 }

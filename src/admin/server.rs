@@ -7,6 +7,7 @@ use crate::base::clock::Clock;
 use crate::base::limited_log::LimitedLog;
 use crate::base::machine::ConnectionKind::Operator;
 use crate::base::seats::{Seat, Seats};
+use crate::base::tls::{Guard, Stream};
 use axum::{Extension, Router};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
@@ -19,8 +20,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{Instant, interval_at};
+use tokio::time::{Instant, interval_at, timeout};
 use tokio_io_timeout::TimeoutWriter;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -71,7 +73,7 @@ impl AdminServer {
     }
 
     /// Serves on a thread of its own.
-    pub fn start(self, context: AdminContext) -> io::Result<RunningAdmin> {
+    pub fn start(self, context: AdminContext, guard: Guard) -> io::Result<RunningAdmin> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .thread_name("admin-job")
@@ -89,7 +91,8 @@ impl AdminServer {
             let router = http::router(Arc::clone(&context));
             let look = remember(&context);
             runtime.block_on(async {
-                let served = serve(listener, router, Arc::clone(&context.clock), stopped);
+                let accepting = (listener, guard);
+                let served = serve(accepting, router, Arc::clone(&context.clock), stopped);
                 tokio::select! {
                     () = served => {}
                     () = look => {}
@@ -113,7 +116,7 @@ async fn remember(context: &AdminContext) {
 
 /// Accepts connections until `stop`, then lets answers under way end.
 async fn serve(
-    listener: TcpListener,
+    (listener, guard): (TcpListener, Guard),
     router: Router,
     clock: Arc<dyn Clock>,
     stop: CancellationToken,
@@ -126,8 +129,9 @@ async fn serve(
             match listener.accept().await {
                 Ok((stream, peer)) => {
                     if let Some(seat) = admit(&mut seats, &log, peer).await {
-                        let clock = Arc::clone(&clock);
-                        tasks.spawn(serve_connection(stream, seat, router.clone(), clock));
+                        let (guard, router) = (guard.clone(), router.clone());
+                        let stream = (stream, guard);
+                        tasks.spawn(serve_connection(stream, seat, router, Arc::clone(&clock)));
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -217,13 +221,23 @@ impl Peer {
 /// Serves a connection until the client has had enough, or its seat is taken from it. It is idle
 /// as long as no request that has come whole is being answered.
 async fn serve_connection(
-    stream: TcpStream,
+    (stream, guard): (TcpStream, Guard),
     seat: Arc<Seat>,
     router: Router,
     clock: Arc<dyn Clock>,
 ) {
     // Answers are written whole; a socket that the client has closed may refuse this.
     let _ = stream.set_nodelay(true);
+    let mut stream = Stream::new(stream);
+    let opening = timeout(HEAD_TIMEOUT, stream.open(&guard));
+    match seat.end().run_until_cancelled(opening).await {
+        Some(Ok(Ok(()))) => {}
+        Some(Ok(Err(error))) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let _ = timeout(WRITE_STALL, refuse_plain(stream, &error)).await;
+            return;
+        }
+        _ => return,
+    }
     let (seat, clock) = (&seat, &clock);
     let peer = &Peer(Arc::clone(seat));
     let router = TowerToHyperService::new(router.layer(Extension(peer.clone())));
@@ -252,11 +266,22 @@ async fn serve_connection(
     let mut served = seat.end().run_until_cancelled(connection.as_mut()).await;
     if served.is_none() && !seat.is_ending() {
         connection.as_mut().graceful_shutdown();
-        served = tokio::time::timeout(DRAIN, connection).await.ok();
+        served = timeout(DRAIN, connection).await.ok();
     }
     if let Some(Err(error)) = served {
         log::debug!("the admin connection of {} broke: {error}", seat.peer());
     }
+}
+
+/// Answers a client that speaks plain text where TLS is required.
+async fn refuse_plain(mut stream: Stream, why: &io::Error) -> io::Result<()> {
+    let body = serde_json::json!({ "error": format!("{why}: use https") }).to_string();
+    let head = "HTTP/1.1 403 Forbidden\r\nContent-Type: application/json\r\nConnection: close";
+    let answer = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    // Closing while the client still sends would take the answer from it.
+    let _ = stream.read(&mut vec![0; MAX_BUFFER]).await?;
+    stream.write_all(answer.as_bytes()).await?;
+    stream.shutdown().await
 }
 
 #[cfg(test)]
@@ -264,8 +289,8 @@ mod tests {
     use super::super::request::Change;
     use super::*;
     use crate::base::clock::SystemClock;
+    use crate::base::tls::Port;
     use axum::routing::{get, post};
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::sync::Notify;
 
     /// A seat and the two ends of a connection.
@@ -289,7 +314,7 @@ mod tests {
             ends.notified().await;
         };
         let router = Router::new().route("/", post(change));
-        tokio::spawn(serve_connection(stream, seat, router, clock));
+        tokio::spawn(serve_connection((stream, Guard::off(Port::Admin)), seat, router, clock));
         let head = "POST / HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n";
         client.write_all(format!("{head}{{}}").as_bytes()).await.unwrap();
         begun.notified().await;
@@ -307,6 +332,7 @@ mod tests {
         client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
         let router = Router::new().route("/", get(async || vec![0_u8; 64 << 20]));
         let began = Instant::now();
+        let stream = (stream, Guard::off(Port::Admin));
         serve_connection(stream, seat, router, clock).await;
         assert_eq!(began.elapsed().as_secs(), WRITE_STALL.as_secs());
     }

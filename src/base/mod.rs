@@ -21,5 +21,6 @@ pub mod runtimes;
 pub mod seats;
 pub mod shared_bytes;
 pub mod striped;
+pub mod tls;
 pub mod utc;
 pub mod worker;

@@ -5,11 +5,15 @@
 //! [`crate::thrift::idl`], read from the bytes that it has passed over: unlike that crate they take
 //! row keys that are not well-formed UTF-8.
 
+use crate::base::lock::{Mutex, rank};
+use crate::base::tls::Trust;
 use crate::thrift::Map;
 use crate::thrift::idl::{AuthenticationRequest, LoginArgs};
 use crate::thrift::remote::{Answer, Call, CallError, read_exception, read_result};
+use rustls::{ClientConnection, StreamOwned};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::Duration;
 use thrift::protocol::{
     TBinaryInputProtocol, TBinaryOutputProtocol, TInputProtocol, TMessageIdentifier, TMessageType,
@@ -49,23 +53,56 @@ impl Read for Recorder {
     }
 }
 
+/// A stream by TLS, for both directions.
+#[derive(Clone)]
+struct Encrypted(Arc<Mutex<rank::State, StreamOwned<ClientConnection, TcpStream>>>);
+
+impl Read for Encrypted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.lock().read(buffer)
+    }
+}
+
+impl Write for Encrypted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.lock().flush()
+    }
+}
+
 impl Client {
-    /// Connects to a server. Framed replies have at most 16 MB, which the stock crate sets.
-    pub fn connect(host: &str, port: u16, is_framed: bool) -> io::Result<Self> {
+    /// Connects to a server, by TLS if there is trust in its certificates. Framed replies have at
+    /// most 16 MB, which the stock crate sets.
+    pub fn connect(
+        (host, port): (&str, u16),
+        is_framed: bool,
+        trust: Option<&Trust>,
+    ) -> io::Result<Self> {
         let stream = open(host, port)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-        let copy = stream.try_clone()?;
+        let Some(trust) = trust else {
+            return Ok(Self::over(stream.try_clone()?, stream, is_framed));
+        };
+        let session = trust.session(stream.peer_addr()?.ip())?;
+        let stream = Encrypted(Arc::new(Mutex::new(StreamOwned::new(session, stream))));
+        Ok(Self::over(stream.clone(), stream, is_framed))
+    }
+
+    fn over<S: Read + Write + Send + 'static>(input: S, output: S, is_framed: bool) -> Self {
         let (source, output): (Box<dyn Read + Send>, Box<dyn Write + Send>) = if is_framed {
-            let output = TFramedWriteTransport::new(copy);
-            (Box::new(TFramedReadTransport::new(stream)), Box::new(output))
+            let output = TFramedWriteTransport::new(output);
+            (Box::new(TFramedReadTransport::new(input)), Box::new(output))
         } else {
-            let output = TBufferedWriteTransport::new(copy);
-            (Box::new(TBufferedReadTransport::new(stream)), Box::new(output))
+            let output = TBufferedWriteTransport::new(output);
+            (Box::new(TBufferedReadTransport::new(input)), Box::new(output))
         };
         let input = Recorder { source, bytes: Vec::new() };
-        Ok(Self { input, output, request: Vec::new(), last_seqid: 0, is_broken: false })
+        Self { input, output, request: Vec::new(), last_seqid: 0, is_broken: false }
     }
 
     /// Calls a method. The answer borrows from the reply, which is kept until the next call.

@@ -4,6 +4,7 @@
 use super::output;
 use super::output::FAILED;
 use crate::base::fs::OsFileSystem;
+use crate::base::tls::Tls;
 use crate::config::{ConfigErrors, Loader, Placements, Properties, describe};
 use crate::model::comparator::ComparatorRegistry;
 use crate::node::{self, NodeError};
@@ -46,6 +47,7 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     }
     let mut faults = node::property_faults(&loaded.settings, &properties);
     faults.extend(Placements::read(&loaded.settings, &properties).err().map(NodeError::from));
+    faults.extend(Tls::read(&loaded.settings.tls).err().map(NodeError::Tls));
     let mut settings = loaded.settings.clone();
     let read = schema::read(&mut settings, &OsFileSystem);
     faults.extend(read.err().map(NodeError::from));

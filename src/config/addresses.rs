@@ -10,8 +10,10 @@ use super::settings::{
 };
 use super::xml::Element;
 use crate::base::log_levels;
+use crate::base::tls::{self, Mode};
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The address of a configured host.
@@ -148,6 +150,23 @@ pub(super) fn cql(
     let port = doc.optional("CqlPort", Value::port);
     doc.show("CqlPort", port.map_or_else(|| "(off)".to_owned(), |port| port.to_string()));
     port.map(|port| CqlSettings { address, port, port_is_required: true })
+}
+
+/// TLS of all ports, and its files, which are not read here.
+pub(super) fn tls(doc: &mut Document<'_>) -> tls::Options {
+    let mut file = |element| {
+        let path = doc.optional(element, |value| Ok(PathBuf::from(value.text)));
+        doc.show(element, path.as_ref().map_or("(none)".into(), |path| path.to_string_lossy()));
+        path
+    };
+    tls::Options {
+        certificate: file("TlsCertificateFile"),
+        key: file("TlsKeyFile"),
+        authority: file("TlsAuthorityFile"),
+        modes: tls::Port::ALL.map(tls::Port::element).map(|element| {
+            doc.setting(element, Mode::Off, |value| value.one_of(element, &Mode::ALL))
+        }),
+    }
 }
 
 /// A further port for clients. It is as the first one where the element says nothing else.

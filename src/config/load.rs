@@ -128,7 +128,6 @@ impl<'a> Loader<'a> {
         let sync = commit_log_sync(doc);
         check_disk_access_mode(doc);
         let authenticator = authenticator(doc);
-        let keyspace_rights = keyspace_rights(doc, authenticator);
         let partitioner = partitioner(doc);
         let gc_grace = Duration::from_secs(doc.integer("GCGraceSeconds").into());
         let initial_token = initial_token(doc, partitioner);
@@ -179,11 +178,12 @@ impl<'a> Loader<'a> {
             auto_bootstrap,
             seeds,
             authenticator,
-            keyspace_rights,
+            keyspace_rights: keyspace_rights(doc, authenticator),
             network,
             thrift,
             cql,
             admin,
+            tls: addresses::tls(doc),
             directories: directories?,
             commit_log: CommitLogSettings { sync: sync?, rotation_threshold_bytes },
             memory,

@@ -90,6 +90,7 @@ impl Settings {
             text: file.text,
             authenticator: file.authenticator,
             keyspace_rights: file.keyspace_rights,
+            tls: file.tls,
             network: NetworkSettings {
                 peer_networks: file.network.peer_networks,
                 rpc_timeout: file.network.rpc_timeout,
@@ -194,7 +195,7 @@ mod tests {
     }
 
     /// Elements that take effect without a restart, each with another value than its default.
-    const LIVE: [(&str, &str); 23] = [
+    const LIVE: [(&str, &str); 30] = [
         ("SlowRequestsInMillis", "7"),
         ("Authenticator", "org.apache.cassandra.auth.SimpleAuthenticator"),
         ("KeyspaceRights", "true"),
@@ -210,6 +211,13 @@ mod tests {
         ("AdminToken", "secret"),
         ("AdminTokenRequired", "true"),
         ("LogLevels", "debug"),
+        ("TlsCertificateFile", "a.pem"),
+        ("TlsKeyFile", "b.pem"),
+        ("TlsAuthorityFile", "c.pem"),
+        ("ThriftTls", "optional"),
+        ("CqlTls", "required"),
+        ("StorageTls", "optional"),
+        ("AdminTls", "required"),
         ("MemtableThroughputInMB", "7"),
         ("MemtableOperationsInMillions", "7"),
         ("MemtableFlushAfterMinutes", "7"),

@@ -2,6 +2,7 @@
 
 use super::classes::{AuthenticatorName, SnitchName, StrategyName};
 use super::elements;
+use crate::base::tls;
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
 use crate::ring::Partitioner;
@@ -72,6 +73,8 @@ pub struct Settings {
     pub cql: Option<CqlSettings>,
     /// Towards operators.
     pub admin: AdminSettings,
+    /// TLS of all ports.
+    pub tls: tls::Options,
     /// Directories of files.
     pub directories: Directories,
     /// Durability of writes.

@@ -109,7 +109,7 @@ impl Running {
         let address = listener.local_addr().unwrap();
         let ((cql, events), stop) = (cql(has_users), CancellationToken::new());
         let mut server = Server::new(options);
-        server.add(listener, Arc::clone(&cql));
+        server.add(listener.into(), Arc::clone(&cql));
         let serving = tokio::spawn(server.run(stop.clone()));
         Self { address, cql, events, stop, serving }
     }

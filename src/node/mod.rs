@@ -36,6 +36,7 @@ use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use crate::base::fs::FileSystem;
 use crate::base::latest::Latest;
+use crate::base::tls::{Guard, Port, Tls};
 use crate::base::worker::Spawner;
 use crate::config::classes::AuthenticatorName;
 use crate::config::rack_file::RackFileSource;
@@ -60,7 +61,7 @@ use crate::storage::family::OpenError;
 use crate::storage::system::local_placement::SavedPlace;
 use crate::storage::system::{Identity, IdentityError};
 use fingerprint::fingerprint;
-use ports::{ClientPorts, Listening, local_address};
+use ports::{Bound, ClientPorts, local_address};
 use schema::{Host, SchemaFollower, Schemas};
 use setup::MemoryPlan;
 use std::collections::BTreeMap;
@@ -147,6 +148,9 @@ pub enum NodeError {
     /// Clients cannot be served any more.
     #[error("serving Thrift clients ended: {0}")]
     Serving(#[source] io::Error),
+    /// A file of TLS is missing, or is wrong.
+    #[error("{0}")]
+    Tls(String),
     /// The directory of the hints cannot be used.
     #[error("the hints cannot be opened: {0}. HintsDirectory says where they are")]
     Hints(#[source] FileError),
@@ -170,7 +174,7 @@ impl NodeError {
 #[derive(Debug)]
 pub struct Node {
     /// `None` until the node has joined, if it has to.
-    listeners: Option<Vec<Listening>>,
+    listeners: Option<Vec<Bound>>,
     client_ports: ClientPorts,
     address: SocketAddr,
     start_mode: StartMode,
@@ -201,10 +205,11 @@ impl Node {
         // The ports first: if one is taken, no data are touched.
         let plan = MemoryPlan::of(&settings);
         let memory = Budget::new(plan.requests);
-        let clients = ClientPorts::new(&settings, &clock, &memory, front_end);
+        let tls = Arc::new(Latest::new(Tls::read(&settings.tls).map_err(NodeError::Tls)?));
+        let clients = ClientPorts::new(&settings, &clock, (&memory, &tls), front_end);
         let listeners = clients.bind()?;
         let admin = bind_admin(&settings)?;
-        let transport = Arc::new(bind_transport(&settings, &clock, &memory)?);
+        let transport = Arc::new(bind_transport(&settings, &clock, (&memory, &tls))?);
         let schemas = Schemas::read(&settings, &placements, &*fs)?;
         let storage = Arc::new(StorageSetup::new(&schemas.settings, options)?.open(components)?);
         let (identity, start_mode) = start_mode::begin(&settings, options, &storage, &*clock)?;
@@ -236,6 +241,7 @@ impl Node {
             transport: Arc::clone(&transport),
             service: Arc::clone(&service),
             limits: Arc::clone(&clients.limits),
+            tls: Arc::clone(&tls),
         };
         let drain = Drain::new(Arc::clone(&member), Arc::clone(&transport), Arc::clone(&storage));
         let mut node = Self {
@@ -255,7 +261,7 @@ impl Node {
             reload: Arc::new(Reload::new(options.clone(), reload)),
             has_joined: false,
         };
-        node.serve_operators(admin, settings, clock)?;
+        node.serve_operators(admin, &tls, settings, clock)?;
         Ok(node)
     }
 
@@ -263,11 +269,12 @@ impl Node {
     fn serve_operators(
         &mut self,
         server: Option<AdminServer>,
+        tls: &Arc<Latest<Tls>>,
         settings: Arc<Latest<Settings>>,
         clock: Arc<dyn Clock>,
     ) -> Result<(), NodeError> {
         let Some(server) = server else { return Ok(()) };
-        let running = server.start(AdminContext {
+        let context = AdminContext {
             settings,
             reload: Arc::clone(&self.reload),
             storage: Arc::clone(&self.storage),
@@ -282,7 +289,8 @@ impl Node {
             service: Arc::clone(&self.service),
             requests: Arc::clone(&self.client_ports.requests),
             traffic: self.client_ports.traffic(),
-        });
+        };
+        let running = server.start(context, Guard::new(tls, Port::Admin));
         self.admin = Some(running.map_err(NodeError::Admin)?);
         Ok(())
     }
@@ -428,13 +436,14 @@ async fn sync_hints(hints: Arc<HintStore>, every: Duration) {
 fn bind_transport(
     settings: &Settings,
     clock: &Arc<dyn Clock>,
-    memory: &Arc<Budget>,
+    (memory, tls): (&Arc<Budget>, &Arc<Latest<Tls>>),
 ) -> Result<TcpTransport, NodeError> {
     let network = &settings.network;
     let listen = SocketAddr::new(network.listen_address, network.storage_port);
     let peer_networks = network.peer_networks.clone();
     let memory = Arc::clone(memory);
-    let options = TcpOptions { peer_networks, memory, ..TcpOptions::new(listen) };
+    let guard = Guard::new(tls, Port::Storage);
+    let options = TcpOptions { peer_networks, guard, memory, ..TcpOptions::new(listen) };
     match TcpTransport::bind(options.clone(), Arc::clone(clock)) {
         Err(StartError::Listen { source, .. })
             if source.kind() == io::ErrorKind::AddrInUse

@@ -4,14 +4,14 @@ use super::NodeError;
 use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use crate::base::latest::Latest;
+use crate::base::tls::{Guard, Port, Tls};
 use crate::config::Settings;
 use crate::config::settings::{CqlSettings, ListenerSettings};
-use crate::server::{Limits, Server, ServerOptions, Traffic, listen};
+use crate::server::{Limits, Listening, Server, ServerOptions, Traffic, listen};
 use crate::service::{Requests, Service};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use tokio::net::TcpListener;
 
 /// A port of the configuration.
 #[derive(Debug, Clone)]
@@ -38,6 +38,13 @@ impl ClientPort {
         }
     }
 
+    fn tls(&self) -> Port {
+        match self {
+            Self::Thrift(_) => Port::Thrift,
+            Self::Cql(_) => Port::Cql,
+        }
+    }
+
     /// Whether the node cannot do without it.
     fn is_required(&self) -> bool {
         match self {
@@ -49,12 +56,12 @@ impl ClientPort {
 
 /// Adds a port of the configuration to a server, with a protocol that offers the service. Called
 /// once for each port, when all are bound, within a tokio runtime.
-pub type FrontEnd = fn(&mut Server, TcpListener, &ClientPort, &Arc<Service>, &Arc<dyn Clock>);
+pub type FrontEnd = fn(&mut Server, Listening, &ClientPort, &Arc<Service>, &Arc<dyn Clock>);
 
-/// A port with its listener.
+/// A port that is bound.
 #[derive(Debug)]
-pub(super) struct Listening {
-    listener: TcpListener,
+pub(super) struct Bound {
+    at: Listening,
     port: ClientPort,
 }
 
@@ -68,13 +75,14 @@ pub(super) struct ClientPorts {
     /// Counts the requests that come by the ports.
     pub(super) requests: Arc<Requests>,
     front_end: FrontEnd,
+    tls: Arc<Latest<Tls>>,
 }
 
 impl ClientPorts {
     pub(super) fn new(
         settings: &Settings,
         clock: &Arc<dyn Clock>,
-        memory: &Arc<Budget>,
+        (memory, tls): (&Arc<Budget>, &Arc<Latest<Tls>>),
         front_end: FrontEnd,
     ) -> Self {
         let thrift = &settings.thrift;
@@ -104,15 +112,18 @@ impl ClientPorts {
         let limits = Arc::new(Latest::new(options.limits.clone()));
         let requests = Arc::new(Requests::new(Arc::clone(clock)));
         requests.slow().set_threshold(settings.admin.slow_requests);
-        Self { ports, options, limits, requests, front_end }
+        Self { ports, options, limits, requests, front_end, tls: Arc::clone(tls) }
     }
 
     /// Binds all ports, except those that are taken and that the node can do without.
-    pub(super) fn bind(&self) -> Result<Vec<Listening>, NodeError> {
+    pub(super) fn bind(&self) -> Result<Vec<Bound>, NodeError> {
         let bind = |port: &ClientPort| {
             let (address, clients) = (port.address(), port.clients());
             match listen(address) {
-                Ok(listener) => Some(Ok(Listening { listener, port: port.clone() })),
+                Ok(listener) => {
+                    let guard = Guard::new(&self.tls, port.tls());
+                    Some(Ok(Bound { at: Listening { listener, guard }, port: port.clone() }))
+                }
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse && !port.is_required() => {
                     log::warn!("the port for {clients} is taken, so that none can come: {address}");
                     None
@@ -124,9 +135,9 @@ impl ClientPorts {
     }
 
     /// Logs the addresses of the additional ports, as the system chose them.
-    pub(super) fn log_further(&self, listening: &[Listening]) {
-        for Listening { listener, port } in listening.iter().skip(1) {
-            let Ok(address) = listener.local_addr() else { continue };
+    pub(super) fn log_further(&self, bound: &[Bound]) {
+        for Bound { at, port } in bound.iter().skip(1) {
+            let Ok(address) = at.listener.local_addr() else { continue };
             match port {
                 ClientPort::Thrift(ListenerSettings { api_version, .. }) => {
                     log::info!("listening for Thrift clients of {api_version} on {address}");
@@ -145,20 +156,20 @@ impl ClientPorts {
     }
 
     /// A server with the protocol of each port.
-    pub(super) fn server(self, listening: Vec<Listening>, service: &Arc<Service>) -> Server {
+    pub(super) fn server(self, bound: Vec<Bound>, service: &Arc<Service>) -> Server {
         let clock = Arc::clone(&self.options.clock);
         let mut server = Server::with_limits(self.options, self.limits);
-        for Listening { listener, port } in listening {
-            (self.front_end)(&mut server, listener, &port, service, &clock);
+        for Bound { at, port } in bound {
+            (self.front_end)(&mut server, at, &port, service, &clock);
         }
         server
     }
 }
 
 /// Address of the first port, as the system chose it.
-pub(super) fn local_address(listening: &[Listening]) -> io::Result<SocketAddr> {
-    match listening.first() {
-        Some(first) => first.listener.local_addr(),
+pub(super) fn local_address(bound: &[Bound]) -> io::Result<SocketAddr> {
+    match bound.first() {
+        Some(first) => first.at.listener.local_addr(),
         None => Err(io::ErrorKind::NotConnected.into()),
     }
 }
@@ -182,7 +193,9 @@ mod tests {
             cql.port = taken.local_addr().unwrap().port();
             cql.port_is_required = is_required;
             let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
-            let ports = ClientPorts::new(&settings, &clock, &Budget::new(1), |_, _, _, _, _| ());
+            let tls = Arc::new(Latest::new(Tls::default()));
+            let ports =
+                ClientPorts::new(&settings, &clock, (&Budget::new(1), &tls), |_, _, _, _, _| ());
             ports.bind().map(|bound| bound.len()).map_err(|error| error.to_string())
         };
         assert_eq!(bind(false), Ok(1));

@@ -9,6 +9,7 @@ use super::setup::family_options;
 use super::{Member, NodeOptions, authenticator, login_faults, read_options};
 use crate::base::latest::Latest;
 use crate::base::log_levels;
+use crate::base::tls::Tls;
 use crate::config::settings::{ColumnFamilySettings, KeyspaceSettings};
 use crate::config::{
     self, ConfigError, ConfigErrors, Loader, NoteLevel, Overlay, Placements, Settings,
@@ -66,6 +67,9 @@ pub enum ReloadError {
     /// The file and what was made over CQL do not go together.
     #[error("nothing has changed: {0}")]
     Conflict(#[from] SchemaConflict),
+    /// A file of TLS is missing, or is wrong.
+    #[error("nothing has changed: {0}")]
+    Tls(String),
     /// The directory of hints cannot be written.
     #[error("nothing has changed: {0}")]
     Hints(#[from] FileError),
@@ -88,6 +92,7 @@ pub(super) struct Parts {
     pub(super) transport: Arc<TcpTransport>,
     pub(super) service: Arc<Service>,
     pub(super) limits: Arc<Latest<Limits>>,
+    pub(super) tls: Arc<Latest<Tls>>,
 }
 
 /// Reads the configuration of a running node again.
@@ -126,6 +131,7 @@ impl Reload {
         let Overlay { settings, changed, waiting } = present.overlaid_by(file.settings);
         let placements = Placements::read(&settings, &self.options.properties)?.by_keyspace;
         self.parts.service.register().check(&settings)?;
+        let tls = Tls::read(&settings.tls).map_err(ReloadError::Tls)?;
         let change = self.change(&settings, &placements)?;
         for (family, _) in &change.added {
             self.parts.member.hints().map_or(Ok(()), |hints| hints.note_added(family))?;
@@ -143,6 +149,11 @@ impl Reload {
             self.take_rights();
         } else {
             self.take_over(settings, &placements, present);
+        }
+        // Its files may have changed alone.
+        if tls != **self.parts.tls {
+            self.parts.tls.set(tls);
+            self.parts.transport.renew();
         }
         Ok(done)
     }

@@ -3,7 +3,7 @@
 use super::connection::Shared;
 use super::limits::{Limits, Reason};
 use super::listener::Port;
-use super::worker::{Local, Serve};
+use super::worker::Local;
 use crate::base::machine::ConnectionKind::Client;
 use crate::base::runtimes::Runtimes;
 use crate::base::seats::{Seat, Seats};
@@ -34,7 +34,7 @@ pub(super) async fn accept(
     let mut sweep = tokio::time::interval(SWEEP_PERIOD);
     let mut turn = 0;
     loop {
-        let (protocol, accepted) = tokio::select! {
+        let (port, accepted) = tokio::select! {
             accepted = next(&ports, &mut turn) => accepted,
             _ = sweep.tick() => {
                 entrance.sweep().await;
@@ -45,7 +45,8 @@ pub(super) async fn accept(
             Ok((stream, peer)) => {
                 let index = threads.least_loaded();
                 if let Some((seat, local)) = entrance.admit(peer).await.zip(locals.get(index)) {
-                    threads.spawn(index, protocol.serve(stream, seat, local.clone()));
+                    let (protocol, guard) = (Arc::clone(&port.protocol), port.at.guard.clone());
+                    threads.spawn(index, protocol.serve(stream, guard, seat, local.clone()));
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -62,16 +63,16 @@ pub(super) async fn accept(
 }
 
 /// The next connection at any port, each of which comes first in its turn.
-async fn next(
-    ports: &[Port],
+async fn next<'a>(
+    ports: &'a [Port],
     turn: &mut usize,
-) -> (Arc<dyn Serve>, io::Result<(TcpStream, SocketAddr)>) {
+) -> (&'a Port, io::Result<(TcpStream, SocketAddr)>) {
     *turn = turn.wrapping_add(1);
     let (before, from) = ports.split_at(*turn % ports.len().max(1));
     poll_fn(|context| {
         for port in from.iter().chain(before) {
-            if let Poll::Ready(accepted) = port.listener.poll_accept(context) {
-                return Poll::Ready((Arc::clone(&port.protocol), accepted));
+            if let Poll::Ready(accepted) = port.at.listener.poll_accept(context) {
+                return Poll::Ready((port, accepted));
             }
         }
         Poll::Pending

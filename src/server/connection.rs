@@ -10,6 +10,7 @@ use crate::base::clock::Clock;
 use crate::base::intake::Intake;
 use crate::base::latest::Latest;
 use crate::base::seats::Seat;
+use crate::base::tls::{Guard, Stream};
 use futures_util::FutureExt;
 use std::future::poll_fn;
 use std::io;
@@ -32,6 +33,9 @@ const LARGE_BYTES: usize = 128 << 10;
 
 /// Bytes of replies that are written by one call to the system.
 const WRITTEN_AT_ONCE: usize = 256 << 10;
+
+/// Bytes by which the forms of requests are told apart.
+const FORM_BYTES: usize = 8;
 
 /// Period of the check whether the client of a request under way is still connected.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -129,7 +133,7 @@ enum Woken {
 pub(super) struct Connection<P: Protocol> {
     local: Local,
     speaker: Arc<Speaker<P>>,
-    stream: TcpStream,
+    stream: Stream,
     seat: Arc<Seat>,
     framing: P::Framing,
     beside: Beside,
@@ -139,22 +143,26 @@ impl<P: Protocol> Connection<P> {
     pub(super) fn new(protocol: Arc<P>, local: Local, stream: TcpStream, seat: Arc<Seat>) -> Self {
         let (framing, session) = protocol.connect(seat.peer());
         let (speaker, beside) = (Arc::new(Speaker { protocol, session }), Beside::default());
+        let stream = Stream::new(stream);
         Self { local, speaker, stream, seat, framing, beside }
     }
 
     /// Serves the client until it leaves, misbehaves, or the server stops.
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(mut self, guard: Guard) {
         let (shared, seat) = (Arc::clone(&self.local.shared), Arc::clone(&self.seat));
         let _open = shared.traffic.begin();
         let mut end = pin!(seat.end().cancelled());
         let mut end_seen = false;
+        // Until the first byte is there.
+        let mut guard = Some(guard);
         let mut input = Input::new(Arc::clone(&shared.received));
         loop {
             let is_full = self.is_full();
             let is_unfinished = !input.bytes.is_empty() && !is_full;
             let served = match self.wait(is_unfinished, end.as_mut(), &mut end_seen).await {
-                Ok(Woken::Readable) => match self.receive(&mut input).await {
-                    Ok(0) => return,
+                Ok(Woken::Readable) => match self.begin(&mut guard, &mut input).await {
+                    Ok(None) => self.consume(0, &mut input).await,
+                    Ok(Some(0)) => return,
                     Ok(_) if input.bytes.len() > LARGE_BYTES => {
                         let room = Arc::clone(&shared);
                         let serving = async move {
@@ -186,6 +194,37 @@ impl<P: Protocol> Connection<P> {
                 return self.close(close).await;
             }
         }
+    }
+
+    /// Reads the bytes that have come, the first time if they are TLS or plain text as they may be.
+    /// `None` if there are none after all.
+    async fn begin(
+        &mut self,
+        guard: &mut Option<Guard>,
+        input: &mut Input,
+    ) -> Result<Option<usize>, Close> {
+        if let Some(at_port) = guard {
+            match poll_fn(|context| self.stream.poll_open(at_port, context)).now_or_never() {
+                None => return Ok(None),
+                Some(Ok(false)) => return Err(self.refuse_plain(&at_port.refusal(), input).await),
+                Some(opened) => opened?,
+            };
+            *guard = None;
+        }
+        self.receive(input).await
+    }
+
+    /// Refuses a client that speaks plain text, in the words of its protocol.
+    async fn refuse_plain(&mut self, why: &str, input: &mut Input) -> Close {
+        let mut last_words = Vec::new();
+        if let Ok(Some(1..)) = self.receive(input).await {
+            let (protocol, framing) = (&self.speaker.protocol, &mut self.framing);
+            // The first bytes of a request tell its form, and are no whole one.
+            let begin = input.bytes.get(..FORM_BYTES).unwrap_or(&input.bytes);
+            drop(protocol.decode(framing, begin, &self.local.shared.room));
+            protocol.refuse(framing, &input.bytes, why, &mut last_words);
+        }
+        Close::foreign(why, last_words)
     }
 
     /// Waits for something to read, for a reply that is ready, or for the end. The rest of a
@@ -252,9 +291,10 @@ impl<P: Protocol> Connection<P> {
         self.beside.under_way >= self.local.shared.limits.max_requests
     }
 
-    /// Reads the bytes that have come, and returns their number. A request for which there is no
-    /// memory is refused, and passed over.
-    async fn receive(&mut self, input: &mut Input) -> Result<usize, Close> {
+    /// Reads the bytes that have come, and returns their number; `None` if there are none, as when
+    /// only a part of what is encrypted has come. A request for which there is no memory is
+    /// refused, and passed over.
+    async fn receive(&mut self, input: &mut Input) -> Result<Option<usize>, Close> {
         let longest = self.local.shared.room.longest;
         if !input.make_room(&self.local.pool, longest).await {
             self.refuse_unfinished(input).await?;
@@ -262,8 +302,8 @@ impl<P: Protocol> Connection<P> {
                 return Err(self.over_budget());
             }
         }
-        let received = self.stream.read_buf(&mut input.bytes).await?;
-        self.local.shared.traffic.received(received);
+        let received = self.stream.read_buf(&mut input.bytes).now_or_never().transpose()?;
+        self.local.shared.traffic.received(received.unwrap_or_default());
         Ok(received)
     }
 
@@ -496,13 +536,13 @@ impl<P: Protocol> Connection<P> {
 
 /// Waits until a request that only reads is abandoned: its client has closed the connection, or the
 /// server has been stopping for some time.
-async fn abandoned(stream: &TcpStream, shared: &Shared) {
+async fn abandoned(stream: &Stream, shared: &Shared) {
     loop {
         sleep(LOOK_EVERY).await;
         if shared.stopping.load(Ordering::Acquire) {
             return sleep(shared.limits.drain_reads).await;
         }
-        let state = stream.ready(Interest::READABLE).now_or_never();
+        let state = stream.socket().ready(Interest::READABLE).now_or_never();
         if matches!(state, Some(Ok(state)) if state.is_read_closed()) {
             return;
         }
@@ -511,15 +551,20 @@ async fn abandoned(stream: &TcpStream, shared: &Shared) {
 
 /// Writes the replies. While the client does not read they count as unsent; if others hold the
 /// whole budget already, the client is disconnected, so that it never holds up others.
-async fn flush(stream: &TcpStream, shared: &Shared, ready: &mut Vec<u8>) -> Result<(), Close> {
+async fn flush(stream: &Stream, shared: &Shared, ready: &mut Vec<u8>) -> Result<(), Close> {
     let mut unsent = None;
     let mut rest = ready.as_slice();
-    while !rest.is_empty() {
+    loop {
         // The other clients of the thread get their turn, however fast this one reads.
         tokio::task::coop::consume_budget().await;
-        match stream.try_write(rest.get(..WRITTEN_AT_ONCE).unwrap_or(rest)) {
-            Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
-            Ok(count) => {
+        let written = match rest.get(..WRITTEN_AT_ONCE).unwrap_or(rest) {
+            [] => stream.try_flush().map(|()| None),
+            bytes => stream.try_write(bytes).map(Some),
+        };
+        match written {
+            Ok(None) => break,
+            Ok(Some(0)) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+            Ok(Some(count)) => {
                 shared.traffic.sent(count);
                 rest = rest.get(count..).unwrap_or_default();
             }
@@ -539,7 +584,7 @@ async fn flush(stream: &TcpStream, shared: &Shared, ready: &mut Vec<u8>) -> Resu
                     unsent = Some(charge);
                 }
                 let stall = shared.limits.write_stall;
-                timeout(stall, stream.writable()).await.map_err(|_| {
+                timeout(stall, stream.socket().writable()).await.map_err(|_| {
                     let why = format!("it has read nothing of its reply for {stall:?}");
                     Close::new(Reason::Stalled, why)
                 })??;

@@ -10,6 +10,7 @@ use crate::base::clock::Clock;
 use crate::base::intake::Intake;
 use crate::base::latest::Latest;
 use crate::base::runtimes::{RuntimeEnd, Runtimes};
+use crate::base::tls::{self, Guard};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -69,9 +70,25 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+/// A listener, and what decides which of its connections are by TLS.
+#[derive(Debug)]
+pub struct Listening {
+    /// The listener.
+    pub listener: TcpListener,
+    /// The guard of its connections.
+    pub guard: Guard,
+}
+
+/// A listener for plain text alone.
+impl From<TcpListener> for Listening {
+    fn from(listener: TcpListener) -> Self {
+        Self { listener, guard: Guard::off(tls::Port::Thrift) }
+    }
+}
+
 /// A listener and the protocol of its connections.
 pub(super) struct Port {
-    pub(super) listener: TcpListener,
+    pub(super) at: Listening,
     pub(super) protocol: Arc<dyn Serve>,
 }
 
@@ -95,8 +112,8 @@ impl Server {
     }
 
     /// Adds a port, whose connections speak this protocol.
-    pub fn add(&mut self, listener: TcpListener, protocol: Arc<impl Protocol>) {
-        self.ports.push(Port { listener, protocol });
+    pub fn add(&mut self, at: Listening, protocol: Arc<impl Protocol>) {
+        self.ports.push(Port { at, protocol });
     }
 
     /// Serves until `stop` is cancelled. Then it accepts no more, lets requests under way end (at

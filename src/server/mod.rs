@@ -24,7 +24,7 @@ mod worker;
 
 pub use connection::Close;
 pub use limits::Limits;
-pub use listener::{Server, ServerOptions, listen};
+pub use listener::{Listening, Server, ServerOptions, listen};
 pub use traffic::{Traffic, TrafficTotals};
 
 use crate::base::budget::Budget;

@@ -168,7 +168,7 @@ impl Running {
         let address = listener.local_addr().unwrap();
         let (lines, stop) = (Arc::<Lines>::default(), CancellationToken::new());
         let mut server = Server::with_limits(options, Arc::clone(&limits));
-        server.add(listener, Arc::clone(&lines));
+        server.add(listener.into(), Arc::clone(&lines));
         let serving = tokio::spawn(server.run(stop.clone()));
         Self { address, limits, lines, stop, serving }
     }

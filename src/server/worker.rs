@@ -7,6 +7,7 @@ use super::connection::{Connection, Shared};
 use crate::base::machine::{set_thread_niceness, thread_niceness};
 use crate::base::runtimes::Task;
 use crate::base::seats::Seat;
+use crate::base::tls::Guard;
 use std::io;
 use std::num::NonZero;
 use std::sync::Arc;
@@ -66,17 +67,29 @@ pub(super) struct Local {
 /// A [`Protocol`] as an object: one server has ports of several.
 pub(super) trait Serve: Send + Sync {
     /// The task of a connection.
-    fn serve(self: Arc<Self>, stream: std::net::TcpStream, seat: Arc<Seat>, local: Local) -> Task;
+    fn serve(
+        self: Arc<Self>,
+        stream: std::net::TcpStream,
+        guard: Guard,
+        seat: Arc<Seat>,
+        local: Local,
+    ) -> Task;
 }
 
 impl<P: Protocol> Serve for P {
-    fn serve(self: Arc<Self>, stream: std::net::TcpStream, seat: Arc<Seat>, local: Local) -> Task {
+    fn serve(
+        self: Arc<Self>,
+        stream: std::net::TcpStream,
+        guard: Guard,
+        seat: Arc<Seat>,
+        local: Local,
+    ) -> Task {
         Box::pin(async move {
             // A socket that the client reset already may refuse both.
             let stream = TcpStream::from_std(stream)
                 .and_then(|stream| stream.set_nodelay(true).map(|()| stream));
             match stream {
-                Ok(stream) => Connection::new(self, local, stream, seat).run().await,
+                Ok(stream) => Connection::new(self, local, stream, seat).run(guard).await,
                 Err(error) => log::debug!("closing {}: {error}", seat.peer()),
             }
         })

@@ -1,6 +1,6 @@
 //! Whole servers, and the storage core, as their users meet them.
 //!
-//! * One server: `startup`, `start_script`, `generations`, `login`, `cql`, `comparators`,
+//! * One server: `startup`, `start_script`, `generations`, `login`, `tls`, `cql`, `comparators`,
 //!   `isolation`, `hostile`, `crash`, `backup`, `format`, `sstable_tools`, `admin`.
 //! * Rings of servers: `cluster`.
 //! * Old clients and applications: `clients`, `applications`.
@@ -39,4 +39,5 @@ mod start_script;
 mod startup;
 mod storage_model;
 mod takeover;
+mod tls;
 mod wire;

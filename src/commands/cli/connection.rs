@@ -1,6 +1,7 @@
 //! The server of a session.
 
 use super::mistake::Mistake;
+use crate::base::tls::Trust;
 use crate::client::Client;
 use crate::thrift::idl::{Exception, GetStringPropertyArgs};
 use crate::thrift::remote::{Answer, Call, CallError};
@@ -18,14 +19,19 @@ pub(super) struct Connection {
     /// Host and port.
     address: Option<(String, u16)>,
     is_framed: bool,
+    trust: Option<Trust>,
     login: Option<Login>,
     client: Option<Client>,
 }
 
 impl Connection {
     /// A connection to no server yet.
-    pub(super) fn new(is_framed: bool, login: Option<Login>) -> Self {
-        Self { address: None, is_framed, login, client: None }
+    pub(super) fn new(is_framed: bool, trust: Option<Trust>, login: Option<Login>) -> Self {
+        Self { address: None, is_framed, trust, login, client: None }
+    }
+
+    pub(super) fn trust(&self) -> Option<&Trust> {
+        self.trust.as_ref()
     }
 
     /// Connects to a server and logs in; returns the name of its cluster.
@@ -51,7 +57,8 @@ impl Connection {
         let Some((host, port)) = &self.address else {
             return Err(Mistake::new("Not connected to a cassandra instance.").on_output());
         };
-        let client = Client::connect(host, *port, self.is_framed).map_err(|error| {
+        let client = Client::connect((host, *port), self.is_framed, self.trust.as_ref());
+        let client = client.map_err(|error| {
             Mistake::new(format!("Exception connecting to {host}/{port} - {error}"))
         })?;
         let client = self.client.insert(client);

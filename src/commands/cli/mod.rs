@@ -28,6 +28,7 @@ mod terminal;
 
 use super::interrupt::stop_at_interrupt;
 use super::output::{self, FAILED, Failure};
+use crate::base::tls::Trust;
 use batch::Batch;
 use clap::ArgAction;
 use connection::{Connection, Login};
@@ -91,6 +92,10 @@ struct Server {
     /// Frames messages; an Alexandra server takes both
     #[arg(long)]
     framed: bool,
+
+    /// Speaks TLS, with servers whose certificates an authority of this file has signed
+    #[arg(long = "tls-authority", value_name = "FILE")]
+    trust: Option<Trust>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -152,7 +157,7 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         login.map(|(keyspace, (username, password))| Login { keyspace, username, password });
     let interrupted = Arc::new(AtomicBool::new(false));
     let printer = Printer::new(output.into(), Screen::new(Arc::clone(&interrupted)));
-    let connection = Connection::new(server.framed, login);
+    let connection = Connection::new(server.framed, server.trust, login);
     let mut session = Session::new(connection, server.admin_port, printer);
     session.families.keyspace = keyspace;
 

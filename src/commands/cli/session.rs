@@ -95,6 +95,7 @@ impl Session {
     /// Types from the admin side; none without one.
     fn ask_types(&self, host: &str, cluster: &str) -> Option<Vec<FamilyTypes>> {
         let client = nodetool::Client::new(host, self.admin_port, None, ADMIN_TIMEOUT).ok()?;
+        let client = client.trusting(self.connection.trust().cloned());
         let info: Info = client.get("/api/v1/info").ok()?;
         // The port may be that of another server.
         if info.cluster_name == cluster { client.get("/api/v1/schema").ok() } else { None }

@@ -1,6 +1,7 @@
 //! Requests to the admin side of a server: one connection for each.
 
 use crate::admin::report::Failure as Answer;
+use crate::base::tls::{Stream, Trust};
 use crate::commands::output::Failure;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Bytes;
@@ -50,6 +51,10 @@ pub(in crate::commands) struct ServerArguments {
     /// A file that holds the AdminToken, for changes
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
+
+    /// Speaks TLS, with servers whose certificates an authority of this file has signed
+    #[arg(long = "tls-authority", global = true, value_name = "FILE")]
+    trust: Option<Trust>,
 }
 
 impl ServerArguments {
@@ -64,7 +69,8 @@ impl ServerArguments {
         host: &str,
         timeout: Duration,
     ) -> Result<Client, Failure> {
-        Client::new(host, self.port, token(self.token_file.as_deref())?, timeout)
+        let token = token(self.token_file.as_deref())?;
+        Ok(Client::new(host, self.port, token, timeout)?.trusting(self.trust.clone()))
     }
 }
 
@@ -87,6 +93,8 @@ pub(in crate::commands) struct Client {
     /// Time limit for answers that the server can give at once.
     timeout: Duration,
     runtime: Runtime,
+    /// For a server by TLS.
+    trust: Option<Trust>,
 }
 
 impl Client {
@@ -105,7 +113,13 @@ impl Client {
         let runtime = runtime.map_err(|error| {
             Failure::with(NOT_CONNECTED, format_args!("the runtime cannot be started: {error}"))
         })?;
-        Ok(Self { host: host.to_owned(), port, authorization, timeout, runtime })
+        let host = host.to_owned();
+        Ok(Self { host, port, authorization, timeout, runtime, trust: None })
+    }
+
+    /// The same by TLS, if there is any trust.
+    pub(in crate::commands) fn trusting(self, trust: Option<Trust>) -> Self {
+        Self { trust, ..self }
     }
 
     /// The answer at this path.
@@ -214,7 +228,7 @@ impl Client {
     ) -> Result<Bytes, Failure> {
         let stream = self.connect().await?;
         // By its address the server knows itself, whatever name leads there.
-        let address = stream.peer_addr().map_err(|error| self.broken(error))?.to_string();
+        let address = stream.socket().peer_addr().map_err(|error| self.broken(error))?.to_string();
         let mut request = Request::builder().method(method).header(HOST, address);
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization);
@@ -256,8 +270,14 @@ impl Client {
         Err(self.senseless(format_args!("{status}, {shown:?}")))
     }
 
-    async fn connect(&self) -> Result<TcpStream, Failure> {
-        let connecting = TcpStream::connect((self.host.as_str(), self.port));
+    async fn connect(&self) -> Result<Stream, Failure> {
+        let connecting = async {
+            let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+            match &self.trust {
+                Some(trust) => Stream::dial(stream, trust).await,
+                None => Ok(Stream::new(stream)),
+            }
+        };
         let connected = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
         let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         connected.map_err(|source| {

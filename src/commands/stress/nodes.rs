@@ -1,6 +1,7 @@
 //! Servers, and the connections of a thread to them.
 
 use super::trouble::{Trouble, TroubleKind};
+use crate::base::tls::Trust;
 use crate::client::Client;
 use crate::commands::output::Failure;
 use crate::thrift::idl::{
@@ -78,6 +79,10 @@ pub(super) struct Place {
     #[arg(short = 'm', long)]
     pub(super) framed: bool,
 
+    /// Speaks TLS, with servers whose certificates an authority of this file has signed
+    #[arg(long = "tls-authority", value_name = "FILE")]
+    pub(super) trust: Option<Trust>,
+
     /// Keyspace
     #[arg(long, default_value = "Keyspace1")]
     pub(super) keyspace: String,
@@ -117,7 +122,8 @@ impl Place {
                 format!("cannot connect to {host}:{port}: {error}"),
             )
         };
-        let mut client = Client::connect(host, port, self.framed).map_err(failed)?;
+        let mut client =
+            Client::connect((host, port), self.framed, self.trust.as_ref()).map_err(failed)?;
         if let Some((username, password)) = self.username.as_ref().zip(self.password.as_ref()) {
             client.login(&self.keyspace, username, password)?;
         }

@@ -151,6 +151,7 @@ fn run_load(Arguments { data, work, servers }: Arguments) -> Result<ExitCode, Fa
     let place = Place {
         port,
         framed,
+        trust: None,
         keyspace: "Keyspace1".to_owned(),
         family: None,
         level: ConsistencyLevel::One,

@@ -5,6 +5,7 @@ use crate::base::intake::Unfinished;
 use crate::base::machine::{self, ConnectionKind::Peer};
 use crate::base::runtimes::Runtimes;
 use crate::base::seats::{Seat, Seats};
+use crate::base::tls::Stream;
 use crate::net::frame::{Frame, FrameError, FrameReader, INITIAL_BYTES};
 use crate::net::transport::{Inbound, IncomingFile};
 use std::io;
@@ -57,10 +58,15 @@ async fn accept_all(
     let (limit, clock) = (shared.options.max_inbound.min(files), Arc::clone(&shared.clock));
     let mut seats = Seats::new(limit, clock, shared.stop.clone());
     let mut networks = shared.peer_networks.subscribe();
+    let mut renewals = shared.renewals.subscribe();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            // Its sender lives as long as this does.
+            // Their senders live as long as this does.
+            _ = renewals.changed() => {
+                seats.end_where(|_| true);
+                continue;
+            }
             _ = networks.changed() => {
                 seats.end_where(|peer| !shared.may_connect(peer.ip().to_canonical()));
                 continue;
@@ -120,7 +126,7 @@ async fn serve(
 ) {
     match TcpStream::from_std(stream) {
         Ok(stream) => {
-            let read = read(stream, &seat, &shared, &*inbound);
+            let read = read(Stream::new(stream), &seat, &shared, &*inbound);
             seat.end().run_until_cancelled(read).await;
         }
         Err(error) => log::debug!("closing the connection of {}: {error}", seat.peer()),
@@ -152,9 +158,22 @@ enum Closed {
 
 /// Reads until the connection ends or something is wrong with it, or hands it on if it carries a
 /// file. However long nothing comes, it stays open.
-async fn read(mut stream: TcpStream, seat: &Seat, shared: &Shared, inbound: &dyn Inbound) {
+async fn read(mut stream: Stream, seat: &Seat, shared: &Shared, inbound: &dyn Inbound) {
     let peer = seat.peer();
+    if let Err(error) = stream.open(&shared.options.guard).await {
+        return match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                let line = format_args!("refusing {peer}, which speaks plain text: {error}");
+                shared.reporter.warn(peer.ip(), line);
+            }
+            _ => log::debug!("the connection of {peer} has ended: {error}"),
+        };
+    }
     match read_all(&mut stream, seat, shared, inbound).await {
+        Closed::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
+            let line = format_args!("closing the connection of {peer}, by TLS: {error}");
+            shared.reporter.warn(peer.ip(), line);
+        }
         Closed::Io(error) => log::debug!("the connection of {peer} has ended: {error}"),
         Closed::File(begun) => {
             let file = IncomingFile::new(begun, stream);
@@ -177,7 +196,7 @@ fn deliver(payload: &[u8], peer: SocketAddr, shared: &Shared, inbound: &dyn Inbo
 }
 
 async fn read_all(
-    stream: &mut TcpStream,
+    stream: &mut Stream,
     seat: &Seat,
     shared: &Shared,
     inbound: &dyn Inbound,

@@ -31,6 +31,7 @@ use crate::base::intake::Intake;
 use crate::base::limited_log::LimitedLog;
 use crate::base::lock::{Mutex, rank};
 use crate::base::runtimes::{RuntimeEnd, Runtimes};
+use crate::base::tls::{Guard, Port};
 use crate::config::settings::PeerNetworks;
 use peer::Peers;
 use queue::Pushed;
@@ -65,6 +66,8 @@ pub struct TcpOptions {
     pub max_inbound: usize,
     /// `PeerNetworks` at first: where others may connect from.
     pub peer_networks: PeerNetworks,
+    /// TLS of `StoragePort`.
+    pub guard: Guard,
     /// Memory for partly received messages and for queued ones, over all connections. Others may
     /// take from it as well.
     pub memory: Arc<Budget>,
@@ -94,6 +97,7 @@ impl TcpOptions {
             max_peers: 1024,
             max_inbound: 4096,
             peer_networks: PeerNetworks::default(),
+            guard: Guard::off(Port::Storage),
             memory: Budget::new(1 << 30),
             memory_wait: Duration::from_secs(10),
             read_stall: Duration::from_secs(30),
@@ -126,6 +130,8 @@ pub enum StartError {
 struct Shared {
     options: TcpOptions,
     peer_networks: watch::Sender<PeerNetworks>,
+    /// Ends all connections.
+    renewals: watch::Sender<()>,
     clock: Arc<dyn Clock>,
     /// Memory that readers hold.
     receiving: Arc<Intake>,
@@ -166,6 +172,7 @@ impl TcpTransport {
             reporter: LimitedLog::new("alexandra::net", Arc::clone(&clock), LOG_INTERVAL),
             peers: Peers::new(options.max_peers, queued),
             peer_networks: watch::Sender::new(options.peer_networks.clone()),
+            renewals: watch::Sender::new(()),
             options,
             clock,
             stop,
@@ -191,6 +198,14 @@ impl TcpTransport {
     /// Changes from where others may connect. Connections from elsewhere end.
     pub fn set_peer_networks(&self, networks: PeerNetworks) {
         self.shared.peer_networks.send_replace(networks);
+    }
+
+    /// Ends all connections, so that new ones follow the guard as it is now.
+    pub fn renew(&self) {
+        self.shared.renewals.send_replace(());
+        for peer in self.shared.peers.all() {
+            self.disconnect(peer.address);
+        }
     }
 
     /// Counters of all peers, sorted by their addresses.
@@ -245,9 +260,7 @@ impl Transport for TcpTransport {
     fn dial_for_file(&self, to: IpAddr) -> Doing<'_, io::Result<FileConnection>> {
         let address = SocketAddr::new(to, self.address.port());
         Box::pin(async move {
-            let attempt = writer::connect(self.shared.options.listen, address);
-            let patience = self.shared.options.connect_timeout;
-            let mut stream = tokio::time::timeout(patience, attempt).await??;
+            let mut stream = writer::connect(&self.shared.options, address).await?;
             stream.write_all(&FILE_HEAD).await?;
             Ok(Box::pin(stream) as FileConnection)
         })

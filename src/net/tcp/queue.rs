@@ -2,12 +2,12 @@
 
 use crate::base::budget::{Budget, Charge};
 use crate::base::lock::{Mutex, MutexGuard, rank};
+use crate::base::tls::Stream;
 use crate::net::frame::put_frame;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 
 /// Bytes of a queue that take nothing of the budget.
@@ -34,7 +34,7 @@ pub(super) struct QueueLimits {
 /// The only right to send from a queue, until it is given back.
 #[derive(Debug)]
 pub(super) struct Turn {
-    pub(super) stream: Arc<TcpStream>,
+    pub(super) stream: Arc<Stream>,
     pub(super) batch: Batch,
 }
 
@@ -72,7 +72,7 @@ struct State {
     charge: Charge,
     phase: Phase,
     /// The connection, as long as there is one.
-    stream: Option<Arc<TcpStream>>,
+    stream: Option<Arc<Stream>>,
     /// The batch being written, while no task holds the turn.
     batch: Option<Batch>,
     /// Whether the writer waits for something to do.
@@ -212,7 +212,7 @@ impl Queue {
     }
 
     /// From now on there is a connection.
-    pub(super) fn connected(&self, stream: Arc<TcpStream>) {
+    pub(super) fn connected(&self, stream: Arc<Stream>) {
         self.state().stream = Some(stream);
     }
 
@@ -393,21 +393,25 @@ impl Batch {
     }
 
     /// Writes as much as the system takes at once. False if that was not all.
-    pub(super) fn try_write(&mut self, stream: &TcpStream) -> io::Result<bool> {
-        while !self.is_written() {
-            match stream.try_write(&self.bytes[self.written..]) {
-                Ok(count) => self.written += count,
+    pub(super) fn try_write(&mut self, stream: &Stream) -> io::Result<bool> {
+        loop {
+            let written = match &self.bytes[self.written..] {
+                [] => stream.try_flush().map(|()| None),
+                bytes => stream.try_write(bytes).map(Some),
+            };
+            match written {
+                Ok(None) => return Ok(true),
+                Ok(Some(count)) => self.written += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
             }
         }
-        Ok(true)
     }
 
     /// Writes all of it.
-    pub(super) async fn write(&mut self, stream: &TcpStream) -> io::Result<()> {
+    pub(super) async fn write(&mut self, stream: &Stream) -> io::Result<()> {
         while !self.try_write(stream)? {
-            stream.writable().await?;
+            stream.socket().writable().await?;
         }
         Ok(())
     }
@@ -416,6 +420,7 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::net::TcpStream;
 
     const MB: usize = 1 << 20;
 
@@ -496,7 +501,7 @@ mod tests {
         let queue = queue();
         assert!(matches!(push(&queue, 1), Pushed::First));
         assert!(matches!(push(&queue, 2), Pushed::Queued), "nothing is connected yet");
-        queue.connected(Arc::new(stream));
+        queue.connected(Arc::new(Stream::new(stream)));
         let Pushed::Yours(mut turn) = push(&queue, 3) else { panic!("nobody sends") };
         assert!(matches!(push(&queue, 4), Pushed::Queued), "somebody sends");
         let (taken, _) = queue.take(at(0));
@@ -522,7 +527,7 @@ mod tests {
         let queue = queue();
         assert_eq!(push(&queue, queued(1, 1), 0).0, "first");
         queue.take(at(0));
-        queue.connected(Arc::new(stream));
+        queue.connected(Arc::new(Stream::new(stream)));
         let limits = QueueLimits { messages: 9, bytes: 99 };
         let (Pushed::Yours(turn), _) = queue.push(queued(1, 1), at(0), limits) else {
             panic!("nobody sends")

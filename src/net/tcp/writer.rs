@@ -1,9 +1,11 @@
 //! The writer of one channel to a peer.
 
-use super::Shared;
 use super::peer::Peer;
 use super::queue::{Batch, Queue, Turn};
+use super::{Shared, TcpOptions};
+use crate::base::tls::{Mode, Stream};
 use crate::net::verb::Channel;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 /// Longest time without TCP acknowledgement before a connection counts as broken. A device in
 /// between may have forgotten it while others between the same machines work, so the peer seems
@@ -60,7 +63,7 @@ impl Sender {
     }
 
     /// Tries to connect, for as long as there is something to send.
-    async fn dial(&self, address: SocketAddr) -> Option<TcpStream> {
+    async fn dial(&self, address: SocketAddr) -> Option<Stream> {
         let Self { shared, peer, .. } = self;
         let options = &shared.options;
         let mut backoff = options.least_backoff;
@@ -69,14 +72,16 @@ impl Sender {
             if self.queue().waiting().0 == 0 {
                 return None;
             }
-            let attempt = connect(options.listen, address);
-            match tokio::time::timeout(options.connect_timeout, attempt).await {
-                Ok(Ok(stream)) => {
+            match connect(options, address).await {
+                Ok(stream) => {
                     peer.count(|stats| stats.connects += 1);
                     return Some(stream);
                 }
-                Ok(Err(error)) => log::debug!("cannot connect to {address}: {error}"),
-                Err(_) => log::debug!("cannot connect to {address}: no answer"),
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    let line = format_args!("cannot connect to {address} by TLS: {error}");
+                    shared.reporter.warn(address.ip(), line);
+                }
+                Err(error) => log::debug!("cannot connect to {address}: {error}"),
             }
             peer.count(|stats| stats.failed_connects += 1);
             tokio::time::sleep(backoff).await;
@@ -84,7 +89,7 @@ impl Sender {
         }
     }
 
-    async fn send_all(&self, stream: &TcpStream, disconnects: &mut watch::Receiver<u64>) -> End {
+    async fn send_all(&self, stream: &Stream, disconnects: &mut watch::Receiver<u64>) -> End {
         let stop = self.shared.stop.clone();
         loop {
             let turn = tokio::select! {
@@ -151,8 +156,23 @@ impl Sender {
     }
 }
 
-/// Connects from the address that this node listens on.
-pub(super) async fn connect(listen: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
+/// Connects from the address that this node listens on, by TLS if that is on. Where it is optional
+/// the peer may have none.
+pub(super) async fn connect(options: &TcpOptions, to: SocketAddr) -> io::Result<Stream> {
+    let TcpOptions { listen, guard, connect_timeout: patience, .. } = options;
+    if let Some(trust) = guard.dialing() {
+        let attempt = async { Stream::dial(connect_plainly(*listen, to).await?, &trust).await };
+        match timeout(*patience, attempt).await? {
+            Err(error) if guard.mode() == Mode::Optional => {
+                log::debug!("{to} has no TLS: {error}");
+            }
+            dialled => return dialled,
+        }
+    }
+    timeout(*patience, connect_plainly(*listen, to)).await?.map(Stream::new)
+}
+
+async fn connect_plainly(listen: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
     let socket = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // Peers know a node by the address that it listens on.
     if listen.is_ipv4() == to.is_ipv4() {
@@ -208,9 +228,9 @@ impl Drop for Flush {
 }
 
 /// Waits until the peer closes the connection. It never says anything on it.
-async fn closed(stream: &TcpStream) -> End {
+async fn closed(stream: &Stream) -> End {
     loop {
-        if let Err(error) = stream.readable().await {
+        if let Err(error) = poll_fn(|context| stream.poll_read_ready(context)).await {
             return End::Io(error);
         }
         match stream.try_read(&mut [0; 1]) {

@@ -11,7 +11,7 @@ mod failures;
 mod forgeries;
 mod generations;
 mod interrupted;
-mod nodes;
+pub(crate) mod nodes;
 mod operators;
 mod repair;
 mod ring;

@@ -71,7 +71,7 @@ impl Running {
                     bound.send(listener.local_addr().unwrap()).unwrap();
                     let thrift = Thrift::new(service, clients, options.clock.clone());
                     let mut server = Server::new(options);
-                    server.add(listener, Arc::new(thrift));
+                    server.add(listener.into(), Arc::new(thrift));
                     server.run(stop).await.unwrap();
                 });
             }

@@ -135,7 +135,7 @@ async fn a_connection_stays_logged_in_and_others_do_not() {
     let clients = Clients { version: Release::V06, prefer_framed: false };
     let thrift = Thrift::new(api, clients, Arc::clone(&options.clock));
     let mut server = Server::new(options);
-    server.add(listener, Arc::new(thrift));
+    server.add(listener.into(), Arc::new(thrift));
     let stop = CancellationToken::new();
     let serving = tokio::spawn(server.run(stop.clone()));
 
