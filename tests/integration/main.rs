@@ -1,6 +1,6 @@
 //! Whole servers, and the storage core, as their users meet them.
 //!
-//! * One server: `startup`, `start_script`, `generations`, `login`, `tls`, `cql`, `comparators`,
+//! * One server: `startup`, `start_script`, `generations`, `login`, `rights`, `tls`, `cql`, `comparators`,
 //!   `isolation`, `hostile`, `crash`, `backup`, `format`, `sstable_tools`, `admin`.
 //! * Rings of servers: `cluster`.
 //! * Old clients and applications: `clients`, `applications`.
@@ -31,6 +31,7 @@ mod isolation;
 #[path = "../kit/mod.rs"]
 mod kit;
 mod login;
+mod rights;
 mod scripts;
 mod server;
 mod simulated_disk;

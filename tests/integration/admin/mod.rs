@@ -42,13 +42,13 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const REQUEST_LIMIT: Duration = Duration::from_secs(15);
 
 /// A server with a directory of its own.
-struct Node {
+pub(crate) struct Node {
     server: Server,
     directory: tempfile::TempDir,
 }
 
 impl Node {
-    fn start(options: &Options) -> Self {
+    pub(crate) fn start(options: &Options) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let server = Server::start(directory.path(), options);
         Self { server, directory }
@@ -116,7 +116,7 @@ impl Node {
     }
 
     /// Sends a request and returns the status and the body of the answer.
-    fn request(&self, head: &[&str], body: &str) -> (u16, String) {
+    pub(crate) fn request(&self, head: &[&str], body: &str) -> (u16, String) {
         let head = head.join("\r\n");
         let length = body.len();
         let text = format!("{head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");

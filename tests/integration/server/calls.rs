@@ -74,7 +74,7 @@ impl<'a> Path<'a> {
         Self { family, super_column: None, column: Some(column) }
     }
 
-    fn to_value(self) -> Value {
+    pub(crate) fn to_value(self) -> Value {
         let mut fields = vec![(3, Value::bytes(self.family))];
         fields.extend(self.super_column.map(|name| (4, Value::bytes(name))));
         fields.extend(self.column.map(|name| (5, Value::bytes(name))));
