@@ -1,7 +1,8 @@
 //! Whole servers, and the storage core, as their users meet them.
 //!
-//! * One server: `startup`, `start_script`, `generations`, `login`, `rights`, `tls`, `cql`, `comparators`,
-//!   `isolation`, `hostile`, `crash`, `backup`, `format`, `sstable_tools`, `admin`.
+//! * One server: `startup`, `start_script`, `generations`, `login`, `rights`, `tls`, `cql`,
+//!   `comparators`, `isolation`, `hostile`, `crash`, `backup`, `format`, `sstable_tools`, `admin`,
+//!   `prompt`.
 //! * Rings of servers: `cluster`.
 //! * Old clients and applications: `clients`, `applications`.
 //! * The library: `embedding`, `wire` (the Thrift border without a server behind it), `idl`.
@@ -31,6 +32,7 @@ mod isolation;
 #[path = "../kit/mod.rs"]
 mod kit;
 mod login;
+mod prompt;
 mod rights;
 mod scripts;
 mod server;

@@ -1,7 +1,7 @@
 //! Changes of the ring whose nodes are killed in the middle: they are taken up again or have not
 //! happened, and nothing is lost.
 
-use crate::cluster::nodes::{Cluster, replicated, wait_until};
+use crate::cluster::nodes::{Cluster, replicated, wait_until, without_hints};
 use crate::server::calls::{ALL, Entry, Path, STANDARD, first};
 use crate::server::client::{CallError, Client, Level};
 use crate::server::{Options, refused, serve};
@@ -358,4 +358,34 @@ fn who_removes_a_node_is_killed() {
     wait_for_ring(&cluster, &[0, 1], &[0, 1]);
     check(&cluster, 0, &[]);
     check(&cluster, 1, &[]);
+}
+
+#[test]
+fn a_repair_that_an_operator_stops_does_no_more_and_can_be_done_again() {
+    let slow = without_hints(2).with("StreamThroughputInMBPerSecond", "1");
+    let mut cluster = Cluster::start(2, slow.with("DoConsistencyChecksBoolean", "false"));
+    cluster.kill(1);
+    cluster.wait_until_seen(0, 1, false);
+    fill(&mut cluster.client(0));
+    cluster.launch(&[1]);
+    for (observer, target) in [(0, 1), (1, 0)] {
+        cluster.wait_until_seen(observer, target, true);
+    }
+    let missing = |cluster: &Cluster| {
+        let mut client = cluster.client(1);
+        let mut found = |row| client.get_slice(&key(row), STANDARD, first(ALL, false)).unwrap();
+        (0..ROWS).filter(|row| found(*row).is_empty()).count()
+    };
+    cluster.nodetool(1, &["repair", "--no-wait", "Keyspace1"]);
+    assert!(reaches(&cluster, 1, &["Repairing Keyspace1.Standard1 "]));
+    cluster.nodetool(1, &["stop", "--repair"]);
+    wait_until("it has ended", || {
+        let operation = cluster.nodes[1].ask("ring/operation");
+        operation["error"].as_str().is_some_and(|why| why.contains("an operator has stopped it"))
+    });
+    assert!(missing(&cluster) > 0);
+    // It is over on the other node, too: a further one begins at once.
+    cluster.nodetool(1, &["setstreamthroughput", "0"]);
+    cluster.nodetool(1, &["repair", "Keyspace1"]);
+    assert_eq!(missing(&cluster), 0);
 }
