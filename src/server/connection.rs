@@ -555,11 +555,13 @@ async fn flush(stream: &Stream, shared: &Shared, ready: &mut Vec<u8>) -> Result<
     let mut unsent = None;
     let mut rest = ready.as_slice();
     loop {
-        // The other clients of the thread get their turn, however fast this one reads.
-        tokio::task::coop::consume_budget().await;
         let written = match rest.get(..WRITTEN_AT_ONCE).unwrap_or(rest) {
             [] => stream.try_flush().map(|()| None),
-            bytes => stream.try_write(bytes).map(Some),
+            bytes => {
+                // The other clients of the thread get their turn, however fast this one reads.
+                tokio::task::coop::consume_budget().await;
+                stream.try_write(bytes).map(Some)
+            }
         };
         match written {
             Ok(None) => break,
