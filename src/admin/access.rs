@@ -198,6 +198,7 @@ mod tests {
             token,
             token_is_required,
             log_levels: None,
+            log_file: None,
             slow_requests: None,
         }
     }

@@ -10,6 +10,7 @@ mod cli;
 mod clustertool;
 mod dev_cluster;
 mod interrupt;
+mod log_file;
 mod nodetool;
 mod offline;
 mod progress;
@@ -126,7 +127,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = match parsed.command {
         Command::Serve(arguments) => match script {
             Some(script) => start_script::run(arguments, &script),
-            None => Ok(serve::run_here(&arguments)),
+            None => serve::run_here(&arguments),
         },
         Command::DevCluster(arguments) => dev_cluster::run(&arguments),
         Command::Cli(arguments) => cli::run(*arguments),

@@ -1,6 +1,7 @@
 //! `alexandra serve`: runs a node until a signal stops it.
 
 use super::check_config::refuse;
+use super::log_file::{LogPlan, NamedFile};
 use super::offline::components;
 use super::output::Failure;
 use crate::assembly;
@@ -33,7 +34,8 @@ pub(super) struct Arguments {
     #[arg(short = 'D', value_name = "NAME=VALUE")]
     pub(super) properties: Vec<String>,
 
-    /// Stays in the foreground, as it always does unless the program is called `cassandra`
+    /// Stays in the foreground, as it always does unless the program is called `cassandra`; lines
+    /// of the log go to standard error also if there is a LogFile
     #[arg(short = 'f')]
     pub(super) foreground: bool,
 
@@ -58,19 +60,48 @@ pub(super) struct Arguments {
     until_input_ends: bool,
 }
 
-/// Serves until the end, with the log on standard error.
-pub(super) fn run_here(arguments: &Arguments) -> ExitCode {
-    start_logging("info");
-    run(arguments, || {})
+/// Serves until the end.
+pub(super) fn run_here(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    run(arguments, LogPlan::usual(arguments.foreground), || {})
 }
 
-/// Serves until the end, and calls the function when the node accepts calls. Logging has begun.
-pub(super) fn run(arguments: &Arguments, when_ready: impl FnOnce()) -> ExitCode {
+/// Serves until the end, and calls the function when the node accepts calls.
+pub(super) fn run(
+    arguments: &Arguments,
+    log: LogPlan,
+    when_ready: impl FnOnce(),
+) -> Result<ExitCode, Failure> {
     let properties = Properties::parse(&arguments.properties);
+    let loaded = load(arguments, &properties);
+    let terminal = log.start(loaded.as_ref().ok().and_then(log_file))?;
+    let when_ready = || {
+        terminal.leave();
+        when_ready();
+    };
+    Ok(run_with(arguments, properties, loaded, when_ready))
+}
+
+/// The log file that a configuration names.
+fn log_file(loaded: &Loaded) -> Option<NamedFile> {
+    let file = loaded.settings.admin.log_file.clone()?;
+    Some(NamedFile { file, setting: format!("LogFile in {}", loaded.settings.origin) })
+}
+
+/// Serves with what a configuration says. Logging has begun.
+fn run_with(
+    arguments: &Arguments,
+    properties: Properties,
+    loaded: Result<Loaded, ConfigErrors>,
+    when_ready: impl FnOnce(),
+) -> ExitCode {
     for unknown in properties.unknown() {
         log::warn!("the system property {unknown} has no meaning here");
     }
-    let mut loaded = match load(arguments, &properties) {
+    let configuration = configuration(arguments, &properties);
+    if configuration.is_none() {
+        log::info!("no configuration was named: the built-in one serves, data below ./data");
+    }
+    let mut loaded = match loaded {
         Ok(loaded) => loaded,
         Err(errors) => {
             log_notes(&errors.notes);
@@ -89,7 +120,7 @@ pub(super) fn run(arguments: &Arguments, when_ready: impl FnOnce()) -> ExitCode 
         log::error!("LogLevels: {why}");
     }
     let options = NodeOptions {
-        configuration: configuration(arguments, &properties),
+        configuration,
         accept_commitlog_loss: arguments.accept_commitlog_loss,
         properties,
         seed: fastrand::u64(..),
@@ -128,9 +159,6 @@ fn configuration(arguments: &Arguments, properties: &Properties) -> Option<PathB
 fn load(arguments: &Arguments, properties: &Properties) -> Result<Loaded, ConfigErrors> {
     let comparators = ComparatorRegistry::default();
     let path = configuration(arguments, properties);
-    if path.is_none() {
-        log::info!("no configuration was named: the built-in one serves, data below ./data");
-    }
     // Without its right form a start of the node refuses it.
     let jmx_port = properties.jmx_port().unwrap_or_default();
     Loader { jmx_port, ..Loader::for_server(&comparators) }.load(path.as_deref())

@@ -1,6 +1,7 @@
 //! `alexandra support-bundle`: an archive of what others need to know to help with a node. It has
 //! no secrets and no data of users.
 
+use super::log_file;
 use super::nodetool::{Client, ServerArguments};
 use super::output::{self, Failure};
 use crate::admin;
@@ -39,7 +40,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE_OR_DIR")]
     config: Option<PathBuf>,
 
-    /// Its log, of which the end is taken; may be repeated
+    /// Its log, of which the end is taken, besides a LogFile of the configuration; may be repeated
     #[arg(long, value_name = "FILE")]
     log: Vec<PathBuf>,
 
@@ -81,7 +82,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 impl Bundle {
     fn fill(&mut self, arguments: &Arguments, client: &Client) -> io::Result<()> {
         self.put("version.txt", concat!(env!("CARGO_PKG_VERSION"), "\n").as_bytes())?;
-        self.put_configuration(arguments.config.as_deref())?;
+        let log_file = self.put_configuration(arguments.config.as_deref())?;
         for path in MACHINE {
             if let Ok(text) = fs::read(path) {
                 self.put(&format!("machine{path}"), &text)?;
@@ -97,7 +98,7 @@ impl Bundle {
                 }
             }
         }
-        for (number, path) in arguments.log.iter().enumerate() {
+        for (number, path) in log_file.iter().chain(&arguments.log).enumerate() {
             let name = path.file_name().unwrap_or_default().display();
             match end_of(path) {
                 Ok(end) => self.put(&format!("log/{number}-{name}"), &end)?,
@@ -107,15 +108,20 @@ impl Bundle {
         Ok(())
     }
 
-    /// The file without `AdminToken`, and the settings that follow from it.
-    fn put_configuration(&mut self, path: Option<&Path>) -> io::Result<()> {
+    /// The file without `AdminToken`, and the settings that follow from it. Returns the log file
+    /// and the one before it, if there are such.
+    fn put_configuration(&mut self, path: Option<&Path>) -> io::Result<Vec<PathBuf>> {
         let comparators = ComparatorRegistry::default();
         match Loader::for_tools(&comparators).load(path) {
             Ok(loaded) => {
                 self.put("storage-conf.xml", loaded.settings.text.as_bytes())?;
-                self.put("settings.txt", describe(&loaded).as_bytes())
+                self.put("settings.txt", describe(&loaded).as_bytes())?;
+                Ok(loaded.settings.admin.log_file.map_or_else(Vec::new, log_file::newest))
             }
-            Err(errors) => self.put("settings.error", format!("{errors}\n").as_bytes()),
+            Err(errors) => {
+                self.put("settings.error", format!("{errors}\n").as_bytes())?;
+                Ok(Vec::new())
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use super::error::{ConfigError, FailureClass, Place, Problem};
 use super::machine::{self, Machine};
 use super::memory;
 use super::settings::{
-    AdminSettings, CqlSettings, ListenerSettings, NetworkSettings, PeerNetworks, Release,
+    AdminSettings, CqlSettings, ListenerSettings, LogFile, NetworkSettings, PeerNetworks, Release,
     ThriftSettings,
 };
 use super::xml::Element;
@@ -13,7 +13,7 @@ use crate::base::log_levels;
 use crate::base::tls::{self, Mode};
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The address of a configured host.
@@ -86,6 +86,7 @@ pub(super) fn admin(
         token,
         token_is_required,
         log_levels: levels(doc),
+        log_file: log_file(doc, machine),
         slow_requests: slow_requests(doc),
     }
 }
@@ -105,6 +106,25 @@ fn levels(doc: &mut Document<'_>) -> Option<String> {
     });
     doc.show("LogLevels", levels.as_deref().unwrap_or("(those of the start)"));
     levels
+}
+
+/// `LogFile`, whose directory a server could create.
+fn log_file(doc: &mut Document<'_>, machine: &dyn Machine) -> Option<LogFile> {
+    let max_bytes = doc.megabytes("LogFileMaxSizeInMB");
+    let backups = doc.integer("LogFileMaxBackups");
+    let path = doc.optional("LogFile", |value| {
+        let path = Path::new(".").join(value.text);
+        machine.check_directory(path.parent().unwrap_or(&path)).map_err(|source| {
+            let text = format!("the directory of the log cannot be used: {source}");
+            value.refuse(Problem::startup(text))
+        })?;
+        Ok(PathBuf::from(value.text))
+    });
+    match &path {
+        Some(path) => doc.show("LogFile", path.display()),
+        None => doc.show("LogFile", "(none: standard error)"),
+    }
+    path.map(|path| LogFile { path, max_bytes, backups })
 }
 
 /// Addresses, ports and limits of the side for clients.

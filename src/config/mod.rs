@@ -36,4 +36,4 @@ pub use load::{FILE_NAME, Loaded, Loader};
 pub use placements::Placements;
 pub use properties::Properties;
 pub use reload::{Difference, Overlay};
-pub use settings::Settings;
+pub use settings::{LogFile, Settings};

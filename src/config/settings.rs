@@ -213,6 +213,8 @@ pub struct AdminSettings {
     pub token_is_required: bool,
     /// `LogLevels`, in the form of `RUST_LOG`; `None` for those of the start.
     pub log_levels: Option<String>,
+    /// `LogFile`; `None` for standard error.
+    pub log_file: Option<LogFile>,
     /// `SlowRequestsInMillis` (500): requests that take as long are logged; `None` (0) for none.
     pub slow_requests: Option<Duration>,
 }
@@ -227,9 +229,21 @@ impl fmt::Debug for AdminSettings {
             .field("token", &self.token.as_ref().map(|_| "(set)"))
             .field("token_is_required", &self.token_is_required)
             .field("log_levels", &self.log_levels)
+            .field("log_file", &self.log_file)
             .field("slow_requests", &self.slow_requests)
             .finish()
     }
+}
+
+/// A log file that is rotated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogFile {
+    /// `LogFile`.
+    pub path: PathBuf,
+    /// `LogFileMaxSizeInMB` (20 MiB), in bytes: at this size another file is begun.
+    pub max_bytes: u64,
+    /// `LogFileMaxBackups` (50): old files that are kept.
+    pub backups: u32,
 }
 
 /// Directories of files. Relative paths start at the working directory.

@@ -249,6 +249,17 @@ fn the_log_is_rotated_as_the_settings_of_log4j_say() {
 }
 
 #[test]
+fn a_log_file_of_the_configuration_comes_before_that_of_log4j() {
+    let options = plain_families().with("LogFile", "own.log");
+    let installation = Installation::new(&options, "");
+    installation.assert_starts(&mut installation.script(&["-p", "pid"]));
+    installation.stop();
+    let log = fs::read_to_string(installation.path("own.log")).unwrap();
+    assert!(log.contains(" INFO [main] 20") && log.contains("SIGTERM: stopping"), "{log}");
+    assert!(!installation.path("log").exists());
+}
+
+#[test]
 fn a_log_that_cannot_be_written_stops_no_server() {
     let installation = Installation::new(&plain_families(), "");
     let settings = "log4j.rootLogger=WARN,stdout,R\nlog4j.appender.R.File=/dev/full";

@@ -127,6 +127,50 @@ fn new_data_are_for_the_user_of_the_server_alone() {
 }
 
 #[test]
+fn a_log_file_takes_the_place_of_standard_error_when_the_server_is_ready() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = plain_families().with("LogFile", "log/system.log");
+    let options = options.with("LogFileMaxSizeInMB", "1").with("LogFileMaxBackups", "1");
+    let mut server = Server::start(directory.path(), &options);
+    assert!(server.stop().success());
+    let file = directory.path().join("log/system.log");
+    let written = || fs::read_to_string(&file).unwrap();
+    assert!(written().contains(" INFO ") && written().contains("SIGTERM: stopping"));
+    assert!(server.log().contains("log file: log/system.log"), "{}", server.log());
+    assert!(!server.log().contains("SIGTERM"), "{}", server.log());
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+    assert_eq!(mode(&file) & 0o137, 0, "{:o}", mode(&file));
+    assert_eq!(mode(file.parent().unwrap()) & 0o027, 0);
+
+    // A full one is replaced at the next line, and the one before it goes at the one after.
+    for age in ["old", "newer"] {
+        fs::write(&file, "-".repeat(1 << 20) + age).unwrap();
+        server.restart();
+        assert!(server.stop().success());
+    }
+    assert!(written().contains("SIGTERM: stopping"));
+    assert!(fs::read_to_string(file.with_extension("log.1")).unwrap().ends_with("newer"));
+    assert_eq!(files_below(file.parent().unwrap()).len(), 2);
+
+    // With -f it has every line as well.
+    let mut command = serve(directory.path());
+    command.arg("-f");
+    let mut server = Server::launch(directory.path(), server.thrift_address(), command);
+    assert!(server.stop().success());
+    assert!(server.log().contains("SIGTERM: stopping"), "{}", server.log());
+}
+
+#[test]
+fn a_log_file_that_cannot_be_written_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    configure(directory.path(), &plain_families().with("LogFile", "log"));
+    fs::create_dir(directory.path().join("log")).unwrap();
+    let texts = ["cannot open the log file log: ", "name another file as LogFile in"];
+    assert_refused(&refused(&serve(directory.path())), 3, &texts);
+    assert!(!directory.path().join("data").exists());
+}
+
+#[test]
 fn two_servers_never_write_to_one_folder_of_an_archive() {
     let [first, second] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let archive = first.path().join("archive");

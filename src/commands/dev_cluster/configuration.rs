@@ -82,8 +82,9 @@ impl Layout {
         if storage.children_named("MemoryBudgetInMB").next().is_none() {
             set(&mut storage, leaf("MemoryBudgetInMB", &self.memory_megabytes.to_string()));
         }
-        // Nodes must not share an archive.
-        storage.children.retain(|child| child.name != "CommitLogArchiveDirectory");
+        // Nodes must not share an archive, and their lines are shown here.
+        let is_shared = |name: &str| ["CommitLogArchiveDirectory", "LogFile"].contains(&name);
+        storage.children.retain(|child| !is_shared(&child.name));
         if let Some(factor) = self.replication_factor {
             replicate(&mut storage, factor);
         }

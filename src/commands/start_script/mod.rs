@@ -3,7 +3,7 @@
 
 mod detach;
 mod environment;
-mod log_file;
+mod log4j;
 
 use super::output::Failure;
 use super::serve;
@@ -28,11 +28,11 @@ pub(super) fn run(
         return detach::start(command_line);
     }
     let configuration = environment::complete(&mut arguments, &command_line[0])?;
-    log_file::start(&configuration, !arguments.detached)?;
-    log::info!("configuration: {}", configuration.display());
-    Ok(if arguments.detached {
-        serve::run(&arguments, detach::leave_terminal)
+    let mut log = log4j::plan(&configuration, !arguments.detached)?;
+    log.notes.push(format!("configuration: {}", configuration.display()));
+    if arguments.detached {
+        serve::run(&arguments, log, detach::leave_terminal)
     } else {
-        serve::run(&arguments, || {})
-    })
+        serve::run(&arguments, log, || {})
+    }
 }

@@ -26,7 +26,8 @@ fn files(archive: &Path) -> BTreeMap<String, String> {
 
 #[test]
 fn a_support_bundle_has_what_helps_and_no_secrets() {
-    let node = Node::start(&plain_families().with("AdminToken", "very secret"));
+    let options = plain_families().with("AdminToken", "very secret");
+    let node = Node::start(&options.with("LogFile", "node.log"));
     node.insert(STANDARD, 0..3);
     let directory = node.directory.path();
     let log = directory.join("own.log");
@@ -37,6 +38,7 @@ fn a_support_bundle_has_what_helps_and_no_secrets() {
         command.args(["support-bundle", "-p", &node.admin().port().to_string(), "--config"]);
         command
             .arg(directory)
+            .current_dir(directory)
             .arg("--log")
             .arg(&log)
             .args(["--log", "nowhere.log"])
@@ -56,7 +58,8 @@ fn a_support_bundle_has_what_helps_and_no_secrets() {
         ("metrics", "alexandra_uptime_seconds"),
         ("status", "\"nodes\""),
         ("machine/proc/meminfo", "MemTotal"),
-        ("log/0-own.log", "the log"),
+        ("log/0-node.log", "log file: node.log"),
+        ("log/1-own.log", "the log"),
     ] {
         let text = files.get(name).unwrap_or_else(|| panic!("{name} of {:?}", files.keys()));
         assert!(text.contains(part), "{name}: {text}");
