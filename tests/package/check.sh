@@ -100,8 +100,9 @@ lintian --allow-root --fail-on error,warning "$directory/packages/1.deb" || fail
 say "a clean Debian"
 mkdir "$root"
 tar --extract --file "$2" --directory "$root"
-cp -r "$directory/packages" clients cassandra.thrift tests/package/night.sh "$root"
+# Makes the bindings, for which the clean Debian has no compiler.
 PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 clients/python/check.py --help >/dev/null
+cp -r "$directory/packages" clients cassandra.thrift tests/package/night.sh "$root"
 boot
 
 say "install"
@@ -109,7 +110,7 @@ install_package 1
 serves
 run_blog
 write_row
-inside sh -c 'stat -c "%U %a %n" /var/lib/cassandra /etc/cassandra/storage-conf.xml'
+inside stat -c "%U %a %n" /var/lib/cassandra /var/log/cassandra /etc/cassandra/storage-conf.xml
 inside systemd-analyze security alexandra | tail -n 1
 
 say "three nights with a script of the years of 0.6"
