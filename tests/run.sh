@@ -3,7 +3,8 @@
 # longest of them the documentation.
 #
 # With --all, after that the slow extras: what other programs make of a ring of three nodes, a
-# restore from a backup off the host, and, for root, package and container on a clean Debian.
+# restore from a backup off the host, and, for root, package and container on a clean Debian, and a
+# static program in an empty root.
 #
 # The tests run in the dev profile: it checks arithmetic, and builds several times faster than the
 # release profile, on which two cores would spend most of the run.
@@ -43,6 +44,8 @@ if [ "${1:-}" = --all ]; then
         tests/package/root.sh "$root"
         tests/package/check.sh "$program" "$root"
         tests/package/container.sh "$program" "$root"
+        PROFILE=dev contrib/static/build.sh
+        tests/package/static.sh "${CARGO_TARGET_DIR:-target}/static/alexandra"
     else
         echo "Not tried, for want of root: tests/package"
     fi

@@ -5,8 +5,8 @@
 # below clients/modern, the library of the client there.
 #
 # With --all also what only `tests/run.sh --all` needs: Prometheus, restic, programs that cause
-# faults, those that make packages and try them on a Debian of their own, and Chromium with what
-# drives it, in a virtual environment below tests/console.
+# faults, those that make packages and try them on a Debian of their own, the C library of static
+# programs, and Chromium with what drives it, in a virtual environment below tests/console.
 #
 # For Debian and its descendants; elsewhere it only says what is missing. It uses sudo unless it is
 # run by root, installs nothing that is there already, and is done at once where all of it is.
@@ -33,6 +33,7 @@ missing() {
         command -v $program >/dev/null || echo $program
     done
     command -v systemd-nspawn >/dev/null || echo systemd-container
+    command -v musl-gcc >/dev/null || echo musl-tools
 }
 
 # Makes a virtual environment below a folder, if it is not there, for a module that is not in Debian.
@@ -54,6 +55,9 @@ prepare_all() {
     prepare tests/console playwright
     if ! command -v cargo-deb >/dev/null; then
         cargo install --quiet --locked --version 3.8.0 cargo-deb
+    fi
+    if command -v rustup >/dev/null; then
+        rustup --quiet target add "$(uname -m)-unknown-linux-musl"
     fi
 }
 
