@@ -28,6 +28,7 @@ mod rows;
 mod server;
 mod settings;
 mod status;
+mod top_rows;
 
 pub use context::AdminContext;
 pub use families::Recent;

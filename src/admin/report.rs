@@ -511,6 +511,56 @@ pub struct Slow {
     pub requests: Vec<SlowRequest>,
 }
 
+/// The rows that were read and written most in some time.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct BusyRows {
+    /// The time.
+    pub duration_millis: u64,
+    /// Slices of single rows; null if they were not counted.
+    pub reads: Option<Sampled>,
+    /// Mutations; null if they were not counted.
+    pub writes: Option<Sampled>,
+}
+
+/// Operations of one kind by row.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Sampled {
+    /// Those on all rows.
+    pub operations: u64,
+    /// The rows with most of them, the first with the most.
+    pub rows: Vec<BusyRow>,
+}
+
+/// A row with the number of its operations.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct BusyRow {
+    /// Its column family.
+    #[serde(flatten)]
+    pub family: Family,
+    /// Its key.
+    pub key: String,
+    /// Its operations, at most.
+    pub count: u64,
+    /// How many fewer they may be.
+    pub error: u64,
+}
+
+/// A row that takes much room.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct WideRow {
+    /// Its column family.
+    #[serde(flatten)]
+    pub family: Family,
+    /// Its key.
+    pub key: String,
+    /// Its size in SSTables, uncompressed.
+    pub bytes: u64,
+    /// Its cells there, deletions included; 0 if only files of the original have it.
+    pub cells: u64,
+    /// Number of these SSTables.
+    pub sstables: usize,
+}
+
 /// Limits of background work, in megabytes per second; 0 for none.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Throughputs {

@@ -11,6 +11,7 @@ use super::ring_report::AllowedReturn;
 use super::rows::{RowsChoice, RowsPage};
 use super::server::Peer;
 use super::settings;
+use super::top_rows;
 use crate::config::settings::PHI_CONVICT_THRESHOLDS;
 use crate::model::key::RowKey;
 use crate::model::schema::{FamilyId, Schema};
@@ -162,6 +163,8 @@ pub(super) fn resources() -> Vec<Resource> {
         row(PUT, "/api/v1/throughputs", settings::set_throughputs),
         row(GET, "/api/v1/slow", settings::slow),
         row(PUT, "/api/v1/slow", settings::set_slow_threshold),
+        row(POST, "/api/v1/busy-rows", top_rows::busy),
+        row(GET, "/api/v1/widest-rows", top_rows::widest),
         of_node(row(GET, "/metrics", prometheus)),
     ]
 }

@@ -1,7 +1,7 @@
 //! Rows for people: a page at a time, read as a client reads them at ONE, with names and values as
 //! texts of their types.
 
-use super::access::Reader;
+use super::access::{self, Reader};
 use super::context::AdminContext;
 use super::error::AdminError;
 use super::request::find_family;
@@ -14,7 +14,7 @@ use crate::model::slice::{RowSlice, Slice};
 use crate::model::types::{CqlType, Native};
 use crate::ring::RowRange;
 use crate::service::{Access, ConsistencyLevel, RowQuery, ServiceError, Session};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -35,6 +35,9 @@ const MOST_CHARS: usize = 4096;
 
 /// Rows that are looked at for a page: of most of them nothing may be visible.
 const MOST_LOOKED_AT: usize = 10_000;
+
+/// Stands for a key where keys are not shown.
+pub(super) const HIDDEN: &str = "(shown with the token of AdminToken)";
 
 /// Choice of rows in an address.
 #[derive(Debug, Deserialize)]
@@ -124,6 +127,15 @@ impl AdminContext {
         let (keyspace, name) = (&family.keyspace, family.table_name());
         log::info!(target: audit::TARGET, "{who} of {peer} reads {rows} of {keyspace}.{name}");
         Ok(page?)
+    }
+
+    /// Whether the sender of a request may see keys of rows of all keyspaces.
+    pub(super) fn shows_keys(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
+        match access::reader(&self.settings.admin, peer, headers) {
+            Ok(Reader::Token) => true,
+            Ok(Reader::Machine) => !self.service.requires_login(),
+            Ok(Reader::Login { .. }) | Err(_) => false,
+        }
     }
 
     /// Fails unless the reader may see rows of a keyspace; tells who it is.
@@ -320,9 +332,14 @@ impl<'f> Query<'f> {
     }
 
     fn shown_key(&self, key: &RowKey) -> ShownName {
-        let (text, _) = cut(shown(Some(&self.key_type), key.as_bytes()));
+        let text = key_text(&self.key_type, key);
         ShownName { text, hex: hex(key.as_bytes()), time: None }
     }
+}
+
+/// A key as text of its type.
+pub(super) fn key_text(key_type: &CqlType, key: &RowKey) -> String {
+    cut(shown(Some(key_type), key.as_bytes())).0
 }
 
 fn shown_name(comparator: &Comparator, name: &[u8]) -> ShownName {

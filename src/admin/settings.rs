@@ -1,11 +1,11 @@
 //! Settings that operators change while the node runs: those of the configuration file, and some
 //! until the next start or reload.
 
-use super::access::{self, Reader};
 use super::error::AdminError;
 use super::report::{LogLevels, Slow, Throughputs};
 use super::request::Change;
 use super::resources::{Admin, Answer, Nothing};
+use super::rows::HIDDEN;
 use super::server::Peer;
 use crate::base::log_levels;
 use crate::node::{ReloadError, Reloaded};
@@ -81,14 +81,9 @@ pub(super) async fn slow(
     headers: HeaderMap,
 ) -> Json<Slow> {
     let mut slow = it.context.slow();
-    let sees_rows = match access::reader(&it.context.settings.admin, peer.address(), &headers) {
-        Ok(Reader::Token) => true,
-        Ok(Reader::Machine) => !it.context.service.requires_login(),
-        Ok(Reader::Login { .. }) | Err(_) => false,
-    };
-    if !sees_rows {
+    if !it.context.shows_keys(peer.address(), &headers) {
         for request in &mut slow.requests {
-            request.subject = String::from("(shown with the token of AdminToken)");
+            HIDDEN.clone_into(&mut request.subject);
         }
     }
     Json(slow)

@@ -7,6 +7,7 @@ pub mod bytes;
 pub mod clock;
 pub mod context;
 pub mod events;
+pub mod frequent;
 pub mod fs;
 pub mod histogram;
 pub mod intake;

@@ -82,7 +82,9 @@ ranks! {
     MemtableRow: "memtable row", "cells of a row", "one mutation; copying a pointer";
     State: "state", "everything else: of these a thread takes one, and only those below under it",
         "a lookup or update";
-    Last: "last", "names of column families, seeded chance, limits of log lines, futures to poll",
+    Last: "last",
+        "names of column families, seeded chance, limits of log lines, samples of busy rows, \
+         futures to poll",
         "a lookup or update";
 }
 

@@ -1,9 +1,9 @@
-//! Column families as text: what `cfstats`, `cfhistograms`, `compactionstats` and
-//! `getcompactionthreshold` print.
+//! Column families as text: what `cfstats`, `cfhistograms`, `compactionstats`,
+//! `getcompactionthreshold`, `toppartitions` and `widestrows` print.
 
 use crate::admin::report::{
-    Cache, Caches, Compaction, Compactions, Family, FamilyReport, KeyspaceReport, Latency,
-    LatencyHistogram, LatencyReport, Thresholds,
+    BusyRow, BusyRows, Cache, Caches, Compaction, Compactions, Family, FamilyReport,
+    KeyspaceReport, Latency, LatencyHistogram, LatencyReport, Sampled, Thresholds, WideRow,
 };
 use crate::storage::compaction::CompactionTotals;
 use std::fmt::{Display, Write};
@@ -159,4 +159,48 @@ pub(super) fn render_thresholds(thresholds: &[Thresholds]) -> String {
         }
     }
     text
+}
+
+/// The busiest rows of each kind of operation.
+pub(super) fn render_busy_rows(rows: &BusyRows) -> String {
+    let BusyRows { duration_millis, reads, writes } = rows;
+    let kinds = [("Reads", reads), ("Writes", writes)];
+    let counted = kinds.into_iter().filter_map(|(name, rows)| Some((name, rows.as_ref()?)));
+    let mut text = String::new();
+    for (name, Sampled { operations, rows }) in counted {
+        let _ = writeln!(text, "{name} in {duration_millis} ms: {operations}");
+        if !rows.is_empty() {
+            let [count, error, share] = ["count", "+/-", "share"];
+            let _ =
+                writeln!(text, "{count:>10} {error:>8} {share:>7}  {:<32} row", "column family");
+        }
+        for BusyRow { family, key, count, error } in rows {
+            let share = *count as f64 / (*operations).max(1) as f64 * 100.0;
+            let (family, key) = (family.to_string(), in_one_line(key));
+            let _ = writeln!(text, "{count:>10} {error:>8} {share:>6.1}%  {family:<32} {key}");
+        }
+    }
+    text
+}
+
+/// The rows that take the most room.
+pub(super) fn render_widest_rows(rows: &[WideRow]) -> String {
+    if rows.is_empty() {
+        return "no row takes more than a kilobyte in SSTables\n".to_owned();
+    }
+    let [bytes, cells, sstables] = ["bytes", "columns", "sstables"];
+    let mut text = format!("{bytes:>15} {cells:>12} {sstables:>8}  {:<32} row\n", "column family");
+    for WideRow { family, key, bytes, cells, sstables } in rows {
+        let cells = if *cells == 0 { "?".to_owned() } else { cells.to_string() };
+        let (family, key) = (family.to_string(), in_one_line(key));
+        let _ = writeln!(text, "{bytes:>15} {cells:>12} {sstables:>8}  {family:<32} {key}");
+    }
+    text
+}
+
+/// A key whose control characters do nothing to a terminal.
+fn in_one_line(key: &str) -> String {
+    let shown =
+        |it: char| if it.is_control() { it.escape_default().to_string() } else { it.into() };
+    key.chars().map(shown).collect()
 }

@@ -23,7 +23,7 @@ pub(super) enum Command {
     Operation(Operation),
 }
 
-/// Commands that change nothing, and are answered at once.
+/// Commands that change nothing, and are answered at once, or after a time that they say.
 #[derive(Debug, Subcommand)]
 #[command(rename_all = "lower")]
 pub(super) enum Look {
@@ -67,6 +67,16 @@ pub(super) enum Look {
     GetCompactionThreshold(Families),
     /// Prints the last requests of clients that took long
     Slow,
+    /// Prints which rows are read and written most: counts operations for some time
+    TopPartitions(Sampling),
+    /// Prints which rows take the most room in SSTables
+    WidestRows {
+        #[command(flatten)]
+        families: Families,
+        /// Rows that are shown
+        #[arg(short = 'k', long, default_value_t = 10)]
+        count: usize,
+    },
     /// Prints which lines are logged
     GetLoggingLevels,
     /// Prints how fast compactions may read, in MB per second
@@ -88,6 +98,25 @@ pub(super) struct Families {
     keyspace: Option<String>,
     /// All of the keyspace without it
     column_family: Option<String>,
+}
+
+/// Operations to count by row, with the arguments of later releases.
+#[derive(Debug, Args)]
+pub(super) struct Sampling {
+    /// Milliseconds for which operations are counted, 10000 without them; before them a keyspace,
+    /// or one and a column family, if not all are meant
+    #[arg(value_name = "[KEYSPACE [COLUMN_FAMILY]] [DURATION]")]
+    values: Vec<String>,
+    /// Rows that have counters: the more, the more exact are the counts
+    #[arg(short = 's', long, default_value_t = 256)]
+    capacity: usize,
+    /// Rows that are shown
+    #[arg(short = 'k', long, default_value_t = 10)]
+    count: usize,
+    /// Operations that are counted
+    #[arg(short = 'a', long, value_delimiter = ',', ignore_case = true,
+        value_parser = ["READS", "WRITES"], default_value = "READS,WRITES")]
+    samplers: Vec<String>,
 }
 
 /// Commands that are answered when they are done.
@@ -319,6 +348,19 @@ impl Look {
                 families.get("compaction-thresholds", list(column_families::render_thresholds))
             }
             Self::Slow => get("slow", text(print::render_slow)),
+            Self::TopPartitions(sampling) => {
+                let print = text(column_families::render_busy_rows);
+                call(Method::POST, "busy-rows", sampling.parameters()?, print)
+            }
+            Self::WidestRows { families: Families { keyspace, column_family }, count } => {
+                let parameters = json!({
+                    "keyspace": keyspace,
+                    "column_family": column_family,
+                    "count": count.to_string(),
+                });
+                let print = list(column_families::render_widest_rows);
+                call(Method::GET, "widest-rows", parameters, print)
+            }
             Self::GetLoggingLevels => {
                 get("log-levels", text(|it: &LogLevels| format!("{}\n", it.levels)))
             }
@@ -385,6 +427,34 @@ impl Change {
                 call(Method::DELETE, "snapshots", parameters, nothing())
             }
         })
+    }
+}
+
+impl Sampling {
+    fn parameters(&self) -> Result<Value, Failure> {
+        let Self { values, capacity, count, samplers } = self;
+        let (names, duration) = match &values[..] {
+            [names @ .., last] if names.len() == 2 || last.parse::<u64>().is_ok() => {
+                let wrong = |_| {
+                    let text = format!("the duration is a number of milliseconds, and not {last}");
+                    Failure::new(text)
+                };
+                (names, Some(last.parse::<u64>().map_err(wrong)?))
+            }
+            names => (names, None),
+        };
+        if names.len() > 2 {
+            return Err(Failure::new("Too many arguments: see toppartitions --help"));
+        }
+        let samplers: Vec<String> = samplers.iter().map(|it| it.to_lowercase()).collect();
+        Ok(json!({
+            "keyspace": names.first(),
+            "column_family": names.get(1),
+            "duration_millis": duration,
+            "capacity": capacity,
+            "count": count,
+            "samplers": samplers,
+        }))
     }
 }
 

@@ -62,7 +62,7 @@ use super::compaction::{
     Thresholds,
 };
 use super::error::ReadError;
-use super::family::{ColumnFamily, Environment, Refusal};
+use super::family::{ColumnFamily, Environment, Refusal, Sampler};
 use super::flush_queue::{FlushCause, FlushQueue};
 use super::legacy::takeover::{Takeover, TakeoverError};
 use super::memtable::Memtable;
@@ -315,6 +315,11 @@ impl Core {
     /// Memtables that were written to disk since the start.
     pub fn flushes(&self) -> &Transfers {
         &self.environment.flushes
+    }
+
+    /// Counts operations by row, while somebody asks.
+    pub fn sampler(&self) -> &Arc<Sampler> {
+        &self.environment.sampler
     }
 
     /// Bytes in the segments of the commit log that are needed, and the number of all.

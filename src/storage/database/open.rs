@@ -325,6 +325,7 @@ pub(in crate::storage) fn new_environment(
         partitioner,
         memtable_memory: AtomicU64::new(0),
         flushes: Transfers::default(),
+        sampler: Arc::default(),
         node,
         directory_sync: DirectorySync::default(),
         originals,

@@ -15,6 +15,8 @@
 //!   merges      notes of the last compactions
 //!   caches      key cache and row cache
 //!   statistics  sizes and counts
+//!   sampler     counts which rows are read and written most
+//!   widest      the rows that take the most room
 //! ```
 //!
 //! Locks: flushing before the manifest, the manifest before the merges, the replaced SSTables and
@@ -29,7 +31,9 @@ mod new_tables;
 mod open;
 mod pieces;
 mod read;
+mod sampler;
 mod statistics;
+mod widest;
 
 pub use adopt::Originals;
 pub use claims::{Choosable, Claim};
@@ -39,6 +43,7 @@ pub use new_tables::{FLUSH_TARGET, rows_after_merge};
 pub use open::OpenError;
 pub(in crate::storage) use open::{Found, check_node, find};
 pub use pieces::Piece;
+pub use sampler::{BusyRows, Sample, Sampler, Sampling};
 pub use statistics::{FamilyStatistics, RowSizes};
 
 use super::caches::{BlockCache, ByteBudget, KeyCache, RowCache};
@@ -102,6 +107,8 @@ pub struct Environment {
     pub memtable_memory: AtomicU64,
     /// Memtables that were written to disk.
     pub flushes: Transfers,
+    /// Counts operations by row, while somebody asks.
+    pub sampler: Arc<Sampler>,
     /// Number of the node, which its manifests have.
     pub node: NodeId,
     /// Makes new files durable by name.
@@ -226,9 +233,9 @@ impl ColumnFamily {
 
     /// Writes to the active memtable. The caller holds the gate that keeps it active.
     pub fn apply(&self, key: &DecoratedKey, mutation: &FamilyMutation) {
-        let view = self.view.read();
-        let memory = view.active.apply(key, mutation);
+        let memory = self.view.read().active.apply(key, mutation);
         self.environment.memtable_memory.fetch_add(memory, Ordering::Relaxed);
+        self.environment.sampler.note(Operation::Write, self.id, key.key());
     }
 
     /// Puts a fresh memtable in place of the active one, which is returned and stays readable until

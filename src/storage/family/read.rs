@@ -103,7 +103,9 @@ impl ColumnFamily {
     ) -> Result<T, ReadError> {
         let key = self.environment.partitioner.decorate(key.clone());
         let read = || self.read_with(&self.view(), &key, budget, collect);
-        self.counted(Operation::Read, read)
+        let found = self.counted(Operation::Read, read)?;
+        self.environment.sampler.note(Operation::Read, self.id, key.key());
+        Ok(found)
     }
 
     /// Counts a read if it succeeds, and notes a damaged block that it has met. A read that must

@@ -50,6 +50,10 @@ const FIXED_BYTES: usize = DELETION_BYTES + 4;
 /// An offset beyond this is none: no disk holds such a file.
 const MOST_DATA_BYTES: u64 = 1 << 48;
 
+/// Rows of no more bytes are not among the widest: where they were written by us they would stand
+/// in the row index.
+const LEAST_WIDE_BYTES: u64 = 1 << 10;
+
 const OUT_OF_ORDER: &str =
     "the rows are not in the order of their tokens: did you change the partitioner?";
 const NO_KEY: &str =
@@ -525,7 +529,7 @@ impl Surveyor {
         properties.rows += 1;
         properties.smallest_row_bytes = properties.smallest_row_bytes.min(length);
         properties.largest_row_bytes = properties.largest_row_bytes.max(length);
-        self.note_hash(field, row.end, size)?;
+        self.note_key(field, &row, size)?;
         self.index_crc.update(field);
         self.index_crc.update(&row.start.to_be_bytes());
         if length > RUN_BYTES {
@@ -551,15 +555,19 @@ impl Surveyor {
         Ok(())
     }
 
-    fn note_hash(&mut self, field: &[u8], end: u64, size: u64) -> Result<(), &'static str> {
+    fn note_key(&mut self, field: &[u8], row: &Range<u64>, size: u64) -> Result<(), &'static str> {
         let text = ByteReader::new(field).utf().map_err(|_| NO_KEY)?;
         let key = match self.table.partitioner {
             Partitioner::Random => text.split_once(':').ok_or(NO_KEY)?.1,
             Partitioner::OrderPreserving | Partitioner::CollatingOrderPreserving => &*text,
         };
+        let length = row.end - row.start;
+        if length > LEAST_WIDE_BYTES {
+            self.properties.note_wide_row(&key.into(), length, 0);
+        }
         self.hashes.push(filter::hash(key.as_bytes()));
         if self.hashes.len() == SAMPLED_ROWS {
-            let rows = self.properties.rows as f64 * (size as f64 / end.max(1) as f64);
+            let rows = self.properties.rows as f64 * (size as f64 / row.end.max(1) as f64);
             let filter = self.filter.get_or_insert_with(|| Filter::for_keys(rows as u64));
             filter.insert_all(&self.hashes);
             self.hashes.clear();

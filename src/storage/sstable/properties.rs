@@ -7,8 +7,23 @@ use crate::base::bytes::{ByteReader, ByteWriter, Malformed};
 use crate::model::cell::{Cell, CellState};
 use crate::model::comparator::ComparatorRegistry;
 use crate::model::deletion::Deletion;
+use crate::model::key::RowKey;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
 use crate::ring::{DecoratedKey, Partitioner};
+
+/// Rows that [`Properties::widest_rows`] has at most.
+const MAX_WIDEST: usize = 10;
+
+/// A row that takes much room in an SSTable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WideRow {
+    /// Its key.
+    pub key: RowKey,
+    /// Its size before compression.
+    pub bytes: u64,
+    /// Its cells; 0 in a file of the original, which does not say it.
+    pub cells: u64,
+}
 
 /// Facts about a whole SSTable.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -51,6 +66,8 @@ pub struct Properties {
     pub states: u8,
     /// The last row key as the row index stores it: u16 length, key, token. Empty without rows.
     pub last_key: Vec<u8>,
+    /// The widest rows, the widest first, of those that are too large to stand in the row index.
+    pub widest_rows: Vec<WideRow>,
 }
 
 impl Properties {
@@ -94,6 +111,15 @@ impl Properties {
         }
     }
 
+    /// Takes a row that is too large to stand in the row index.
+    pub fn note_wide_row(&mut self, key: &RowKey, bytes: u64, cells: u64) {
+        let at = self.widest_rows.partition_point(|row| row.bytes >= bytes);
+        if at < MAX_WIDEST {
+            self.widest_rows.truncate(MAX_WIDEST - 1);
+            self.widest_rows.insert(at, WideRow { key: key.clone(), bytes, cells });
+        }
+    }
+
     /// Sets the key of the last row.
     pub fn set_last_key(&mut self, last: &DecoratedKey) {
         self.last_key.clear();
@@ -134,6 +160,10 @@ impl Properties {
         field(18, &self.smallest_row_bytes.to_be_bytes());
         if self.states != 0 {
             field(19, &[self.states]);
+        }
+        for WideRow { key, bytes, cells } in &self.widest_rows {
+            let numbers = [bytes.to_be_bytes(), cells.to_be_bytes()].concat();
+            field(20, &[&numbers, key.as_bytes()].concat());
         }
         out
     }
@@ -193,6 +223,12 @@ impl Properties {
                 17 => properties.last_key = value.to_vec(),
                 18 => properties.smallest_row_bytes = number()?,
                 19 => properties.states = ByteReader::new(value).u8()?,
+                20 => {
+                    let mut row = ByteReader::new(value);
+                    let (bytes, cells) = (row.u64()?, row.u64()?);
+                    let key = RowKey::new(row.rest());
+                    properties.widest_rows.push(WideRow { key, bytes, cells });
+                }
                 _ => {}
             }
         }
@@ -216,6 +252,7 @@ mod tests {
             level: 3,
             states: 7,
             last_key: b"zed".to_vec(),
+            widest_rows: vec![WideRow { key: "ann".into(), bytes: 9000, cells: 300 }],
             ..Properties::default()
         };
         let mut stored = properties.encode();

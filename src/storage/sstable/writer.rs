@@ -383,6 +383,9 @@ impl SsTableWriter {
             _ => properties.smallest_row_bytes.min(row.raw_bytes),
         };
         properties.note_row_deletion(row.deletion);
+        if !row.is_small {
+            properties.note_wide_row(row.key.key(), row.raw_bytes, row.cells);
+        }
         self.hashes.push(row.hash);
         if self.hashes.len() == FILTER_BATCH && self.filter.is_some() {
             self.fill_filter();

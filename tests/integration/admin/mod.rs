@@ -14,6 +14,7 @@ mod ring;
 mod slow;
 mod snapshots;
 mod support;
+mod top_rows;
 mod troubles;
 
 use crate::server::calls::{KEYSPACE, Path as ColumnPath};

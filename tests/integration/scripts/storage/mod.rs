@@ -163,6 +163,19 @@ pub(crate) enum Command {
     /// The rows in the row cache of a family.
     #[command(name = "cached-rows")]
     CachedRows(String),
+    /// The widest rows of a family.
+    Widest(String),
+    /// Counts the operations on rows of these families, with this number of counters for reads and
+    /// for writes; 0 for none.
+    Sample {
+        #[arg(key, optional)]
+        reads: usize,
+        #[arg(key, optional)]
+        writes: usize,
+        families: Vec<String>,
+    },
+    /// Ends that, and prints the counts.
+    Sampled,
     /// Takes a snapshot.
     Snapshot(Option<String>),
     /// The names of all snapshots, and how many bytes they have, and have alone.
@@ -230,6 +243,9 @@ impl goldenscript::Runner for World {
             }
             Command::Thresholds { family, min, max } => self.thresholds(family, *min, *max),
             Command::CachedRows(family) => self.cached_rows(family),
+            Command::Widest(family) => self.widest(family),
+            Command::Sample { reads, writes, families } => self.sample(families, *reads, *writes),
+            Command::Sampled => self.sampled(),
             Command::Snapshot(tag) => self.snapshot(tag.as_deref()),
             Command::Snapshots { sizes } => self.snapshots(*sizes),
             Command::ClearSnapshots(tag) => self.clear_snapshots(tag.as_deref()),

@@ -6,6 +6,7 @@ use crate::kit::disk::{SimFileSystem, Survival};
 use crate::storage_model::model::{Target, Write};
 use crate::storage_model::rig::{BATCH, KEYSPACE, Outcome, PERIODIC, Rig, Setup, wait_until};
 use alexandra::base::context::RequestContext;
+use alexandra::base::frequent::Counter;
 use alexandra::config::settings::CacheSize;
 use alexandra::model::cell::Expiry;
 use alexandra::model::comparator::Comparator;
@@ -16,11 +17,14 @@ use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, S
 use alexandra::model::slice::{RowSlice, Slice};
 use alexandra::ring::{Partitioner, RowRange, Token, TokenRange};
 use alexandra::storage::database::{Ingest, OutgoingTable, SpooledFile, Trouble, ValidationSet};
+use alexandra::storage::family::{BusyRows, Sample, Sampling};
 use alexandra::storage::snapshot::Snapshot;
+use alexandra::storage::sstable::properties::WideRow;
 use alexandra::storage::sstable::{Access, SsTable};
 use alexandra::storage::system;
 use alexandra::storage::{CompactionStrategy, Database, FamilyOptions, Options};
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -44,6 +48,8 @@ pub(crate) struct World {
     pub(super) written_out: Vec<u8>,
     /// A file that comes from a node of 0.6.
     pub(super) spooled: Option<SpooledFile>,
+    /// Operations that are being counted.
+    sampling: Option<Sampling>,
     /// SSTables that are held for a comparison.
     pub(super) held: Option<ValidationSet>,
     /// How often the disk had been read when that was asked last.
@@ -95,6 +101,7 @@ impl World {
             outgoing: None,
             written_out: Vec::new(),
             spooled: None,
+            sampling: None,
             held: None,
             reads_seen: 0,
         }
@@ -478,6 +485,40 @@ impl World {
     pub(super) fn cached_rows(&self, family: &str) -> Output {
         let stats = self.storage()?.family(self.family(family)?).cache_stats();
         Ok(format!("{}\n", stats.rows.map_or(0, |rows| rows.size)))
+    }
+
+    pub(super) fn widest(&self, family: &str) -> Output {
+        let rows = self.storage()?.family(self.family(family)?).widest_rows();
+        let line = |(row, sstables): (WideRow, usize)| {
+            let WideRow { key, bytes, cells } = row;
+            format!("{key}: {bytes} bytes, {cells} columns, in {sstables} SSTables")
+        };
+        Ok(show::lines(rows.into_iter().map(line), "none"))
+    }
+
+    pub(super) fn sample(&mut self, families: &[String], reads: usize, writes: usize) -> Output {
+        let families = families.iter().map(|name| self.family(name)).collect::<Result<_, _>>()?;
+        let rows = |capacity: usize| (capacity > 0).then(|| BusyRows::new(capacity));
+        let sample = Sample { families, reads: rows(reads), writes: rows(writes) };
+        let begun = self.storage()?.sampler().begin(sample);
+        self.sampling = Some(begun.ok_or("another sample is being taken")?);
+        Ok(String::new())
+    }
+
+    pub(super) fn sampled(&mut self) -> Output {
+        let sampling = self.sampling.take().ok_or("no sample is being taken")?;
+        let sample = sampling.end().ok_or("it has ended")?;
+        let mut text = String::new();
+        for (name, rows) in [("reads", sample.reads), ("writes", sample.writes)] {
+            let Some(rows) = rows else { continue };
+            writeln!(text, "{name}: {}", rows.total())?;
+            for ((id, key), counter) in rows.top() {
+                let family = &self.rig.schema.family(*id).name;
+                let Counter { count, error } = counter;
+                writeln!(text, "  {family} {key}: {count}, {error} less at most")?;
+            }
+        }
+        Ok(text)
     }
 
     pub(super) fn snapshot(&self, tag: Option<&str>) -> Output {
