@@ -1,8 +1,10 @@
 """Faults of three nodes, each with the alerts that it fires."""
 
 import contextlib
+import resource
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 
@@ -59,17 +61,19 @@ def damaged(nodes):
 
 @contextlib.contextmanager
 def few_files(nodes):
-    """Hardly any further file may be opened, and idle connections give way."""
-    connections = [load.connect(nodes[0]) for _ in range(2)]
-    open_files = subprocess.run(
-        ["find", f"/proc/{nodes[0].pid}/fd", "-type", "l"], capture_output=True, text=True
-    ).stdout.count("\n")
-    limit = ["prlimit", "--pid", str(nodes[0].pid)]
-    subprocess.run([*limit, f"--nofile={open_files + 4}:"], check=True)
-    yield
-    subprocess.run([*limit, "--nofile=4096:"], check=True)
-    for connection in connections:
-        connection.close()
+    """Clients need more files than may be open, and idle connections give way."""
+    node, limit = nodes[0], 1600
+    # The node keeps 256 files for itself, so that clients fill more than 80 % of this limit.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    subprocess.run(["prlimit", "--pid", str(node.pid), f"--nofile={limit}:"], check=True)
+    address = (node.address, node.ports.thrift)
+    with contextlib.ExitStack() as connections:
+        for _ in range(limit):
+            with contextlib.suppress(OSError):
+                connections.enter_context(socket.create_connection(address, timeout=5))
+        yield
+    subprocess.run(["prlimit", "--pid", str(node.pid), f"--nofile={4 * limit}:"], check=True)
 
 
 @contextlib.contextmanager
@@ -121,9 +125,9 @@ def full_disk(nodes):
             node.nodetool("flush", load.KEYSPACE)
         with _kept_full(node.directory):
             node.nodetool("setcompactionthreshold", "2", "2")
-            with contextlib.suppress(*load.FAILURES):
-                load.insert_many(node, 400, 4000)
-            yield
+            # What room there is goes to writes, until they are refused for want of more.
+            with _repeated(lambda: load.insert_many(node, 100, 4000)):
+                yield
         wait_for("the node has recovered", node.serves)
     finally:
         node.end()
@@ -135,23 +139,38 @@ def full_disk(nodes):
 @contextlib.contextmanager
 def _kept_full(directory):
     """Fills a file system but for a little, and fills what is freed."""
-    end, path = threading.Event(), directory / "filler"
+    path = directory / "filler"
+    with open(path, "wb", buffering=0) as filler:
 
-    def fill():
-        with open(path, "wb", buffering=0) as filler, contextlib.suppress(OSError):
-            while not end.wait(0.01):
-                while shutil.disk_usage(directory).free > 100 << 10:
-                    filler.write(bytes(32 << 10))
+        def fill():
+            while shutil.disk_usage(directory).free > 100 << 10:
+                filler.write(bytes(32 << 10))
 
-    filling = threading.Thread(target=fill)
-    filling.start()
+        try:
+            with _repeated(fill):
+                wait_for("the disk is full", lambda: shutil.disk_usage(directory).free < 200 << 10)
+                yield
+        finally:
+            path.unlink()
+
+
+@contextlib.contextmanager
+def _repeated(work):
+    """Does something again and again meanwhile, whether or not it fails."""
+    end = threading.Event()
+
+    def run():
+        while not end.wait(0.01):
+            with contextlib.suppress(*load.FAILURES):
+                work()
+
+    thread = threading.Thread(target=run)
+    thread.start()
     try:
-        wait_for("the disk is full", lambda: shutil.disk_usage(directory).free < 200 << 10)
         yield
     finally:
         end.set()
-        filling.join()
-        path.unlink()
+        thread.join()
 
 
 FAULTS = [
