@@ -31,6 +31,8 @@ pub(super) enum Look {
     Info,
     /// Prints the nodes of the ring: who is up, with how much data, where
     Ring,
+    /// Prints why the node does not serve as it should; exits with 1 if there is a reason
+    Health,
     /// Prints all nodes at a glance; exits with 1 unless all are up and in their places
     Status,
     /// Prints whether all nodes agree on schema and replication; exits with 1 if not
@@ -55,9 +57,10 @@ pub(super) enum Look {
         /// Counts all since the start, instead of those of about the last minute
         #[arg(long = "since-start")]
         since_start: bool,
-        /// The keyspace and the column family
-        #[arg(value_name = "KEYSPACE COLUMN_FAMILY")]
-        names: Vec<String>,
+        /// The keyspace
+        keyspace: String,
+        /// The column family
+        column_family: String,
     },
     /// Prints what work is being done, waits and was done
     TpStats,
@@ -259,7 +262,7 @@ pub(super) enum Operation {
     /// Makes replicas alike: those of this node's ranges compare what they have
     Repair {
         /// The keyspace
-        keyspace: Option<String>,
+        keyspace: String,
         /// All of the keyspace without any
         column_families: Vec<String>,
         /// Only the range that the node owns: enough if it is done on all nodes
@@ -282,7 +285,7 @@ impl Command {
         match self {
             Self::Look(look) => look.call(),
             Self::Change(change) => change.call(),
-            Self::Operation(operation) => operation.call(),
+            Self::Operation(operation) => Ok(operation.call()),
         }
     }
 }
@@ -317,6 +320,7 @@ impl Look {
     fn call(&self) -> Result<Call, Failure> {
         Ok(match self {
             Self::Info => get("info", text(print::render_info)),
+            Self::Health => get("info", Box::new(print::health)),
             Self::Ring => get("ring", text(ring::render_ring)),
             Self::Status => get("status", judged(ring::render_status, |status| status.healthy)),
             Self::DescribeCluster => {
@@ -332,13 +336,9 @@ impl Look {
             Self::CfStats(families) => {
                 families.get("cfstats", list(column_families::render_keyspaces))
             }
-            Self::CfHistograms { since_start, names } => {
+            Self::CfHistograms { since_start, keyspace, column_family } => {
                 let since_start = *since_start;
-                let [keyspace, family] = &names[..] else {
-                    let text = "Usage of cfhistograms: <keyspace> <column_family>.";
-                    return Err(Failure::new(text));
-                };
-                let parameters = json!({ "keyspace": keyspace, "column_family": family });
+                let parameters = json!({ "keyspace": keyspace, "column_family": column_family });
                 let print = list(move |all| column_families::render_histograms(all, since_start));
                 call(Method::GET, "cfhistograms", parameters, print)
             }
@@ -465,12 +465,8 @@ impl Work {
     }
 }
 
-/// In the words of 0.6, and how it is done.
-const REPAIR_USAGE: &str = "Missing keyspace argument.\n\
-    usage: alexandra nodetool repair KEYSPACE [COLUMN_FAMILIES]... [--primary-range] [--no-wait]";
-
 impl Operation {
-    fn call(&self) -> Result<Call, Failure> {
+    fn call(&self) -> Call {
         let (path, parameters) = match self {
             Self::Decommission(_) => ("ring/decommission", json!({})),
             Self::Move { token, .. } => ("ring/move", json!({ "token": token })),
@@ -480,7 +476,6 @@ impl Operation {
             }
             Self::Cleanup { keyspace, .. } => ("cleanup", json!({ "keyspace": keyspace })),
             Self::Repair { keyspace, column_families, primary_range, .. } => {
-                let keyspace = keyspace.as_ref().ok_or_else(|| Failure::new(REPAIR_USAGE))?;
                 let parameters = json!({
                     "keyspace": keyspace,
                     "column_families": column_families,
@@ -491,7 +486,7 @@ impl Operation {
         };
         let is_followed = !self.waiting().no_wait;
         let print = if is_followed { text(print::render_operation) } else { nothing() };
-        Ok(call(Method::POST, path, parameters, print))
+        call(Method::POST, path, parameters, print)
     }
 
     pub(super) fn waiting(&self) -> Waiting {

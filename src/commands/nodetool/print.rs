@@ -162,6 +162,19 @@ pub(super) fn version(answer: &Value) -> Result<Printed, Error> {
     Ok(Printed { json, ..format!("ReleaseVersion: Alexandra {version}\n").into() })
 }
 
+/// The reasons why the node does not serve as it should.
+pub(super) fn health(answer: &Value) -> Result<Printed, Error> {
+    let Info { troubles, .. } = Info::deserialize(answer)?;
+    let is_well = troubles.is_empty();
+    let text = if is_well {
+        "the node is well\n".to_owned()
+    } else {
+        troubles.iter().flat_map(|it| [&*it.text, "\n"]).collect()
+    };
+    let json = Some(json!({ "healthy": is_well, "troubles": troubles }));
+    Ok(Printed { text, json, is_well })
+}
+
 /// The layout of 0.6, with those of its pools that something here corresponds to.
 pub(super) fn render_pools(pools: &[Pool]) -> String {
     let mut text =

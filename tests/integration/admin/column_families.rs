@@ -71,7 +71,7 @@ fn cfhistograms_count_what_was_written_and_read() {
     let again = node.json(&["cfhistograms", KEYSPACE, STANDARD]);
     assert_eq!(again, report, "asking resets nothing");
 
-    let usage = "Usage of cfhistograms: <keyspace> <column_family>.";
+    let usage = "<KEYSPACE> <COLUMN_FAMILY>";
     assert_refused(&node.nodetool(&["cfhistograms"]), 1, usage);
     assert_refused(&node.nodetool(&["cfhistograms", KEYSPACE]), 1, usage);
     assert_refused(&node.nodetool(&["cfhistograms", KEYSPACE, STANDARD, "x"]), 1, usage);

@@ -7,6 +7,7 @@ mod command_line;
 mod console;
 mod drain;
 mod information;
+mod json;
 mod layouts;
 mod pools;
 mod ports;

@@ -20,6 +20,9 @@ fn assert_told(node: &Node, kind: &str, takes_writes: bool, text: &str) {
     let (told, _) = texts(&output);
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains(text) && !told.contains("all is well"), "{told}");
+    let output = node.nodetool(&["health"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(texts(&output).0.contains(text), "{output:?}");
     let info = node.told(&["info"]);
     assert!(info.lines().any(|line| line.starts_with("Trouble") && line.contains(text)), "{info}");
     let (code, health) = node.change("GET /api/v1/health", "");
@@ -38,6 +41,7 @@ fn assert_told(node: &Node, kind: &str, takes_writes: bool, text: &str) {
 #[track_caller]
 fn assert_well(node: &Node) {
     assert!(node.told(&["status"]).ends_with(": all is well\n"));
+    assert_eq!(node.told(&["health"]), "the node is well\n");
     assert_eq!(node.change("GET /api/v1/health", "").0, 200);
 }
 
