@@ -1,10 +1,12 @@
 //! The logger of the process, whose levels may change while it runs.
 
+use super::audit;
 use super::latest::Latest;
 use super::lock::{Mutex, rank};
 use env_filter::Filter;
-use log::{Log, Metadata, Record};
+use log::{LevelFilter, Log, Metadata, Record};
 use std::env;
+use std::str::FromStr;
 use std::sync::OnceLock;
 
 /// Lines that go to the log.
@@ -55,6 +57,9 @@ pub fn set(levels: Option<&str>) -> Result<(), String> {
     let text = levels.unwrap_or(&logger.at_start).to_owned();
     let filter = parse(&text)?;
     let _one_at_a_time = logger.changing.lock();
+    // By the levels until now: the next ones may leave this target out.
+    let present = &logger.present.text;
+    log::warn!(target: audit::TARGET, "levels of the log: {present} -> {text}");
     log::set_max_level(filter.filter());
     logger.present.set(Levels { text, filter });
     Ok(())
@@ -67,10 +72,16 @@ pub fn levels() -> String {
 
 /// Reads levels such as `info` or `info,alexandra::gossip=debug`.
 pub fn parse(levels: &str) -> Result<Filter, String> {
+    const FORM: &str = "levels are written like `info` or `info,alexandra::gossip=debug`";
+    // A word alone would name a part of the program that is logged, and no other.
+    let words = levels.split(['/', ',']).map(str::trim).filter(|it| !it.is_empty());
+    let mut wrong =
+        words.filter(|it| !it.contains(['=', ':']) && LevelFilter::from_str(it).is_err());
+    if let Some(word) = wrong.next() {
+        return Err(format!("{word} is no level: {FORM}"));
+    }
     let parsed = env_filter::Builder::new().try_parse(levels).map(env_filter::Builder::build);
-    parsed.map_err(|error| {
-        format!("{error}: levels are written like `info` or `info,alexandra::gossip=debug`")
-    })
+    parsed.map_err(|error| format!("{error}: {FORM}"))
 }
 
 impl Log for LevelLogger {

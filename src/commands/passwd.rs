@@ -10,6 +10,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// Environment variable for the password of a login.
+pub(super) const PASSWORD_VARIABLE: &str = "ALEXANDRA_PASSWORD";
+
 /// Rights of a password file that is made: only its owner reads it.
 const PRIVATE: u32 = 0o600;
 
@@ -62,6 +65,22 @@ fn read_password() -> Result<String, String> {
         line.trim_end_matches(['\r', '\n']).to_owned()
     };
     if password.is_empty() { Err("there is no password".to_owned()) } else { Ok(password) }
+}
+
+/// The password of a login: as given, else from the environment, where other users of the machine
+/// do not see it, else asked for.
+pub(super) fn password_of_login(given: Option<String>) -> Result<String, Failure> {
+    let stored = given.or_else(|| std::env::var(PASSWORD_VARIABLE).ok());
+    if let Some(password) = stored {
+        return Ok(password);
+    }
+    if !io::stdin().is_terminal() {
+        return Err(Failure::new(format_args!(
+            "there is no password: give it as {PASSWORD_VARIABLE} or by --password"
+        )));
+    }
+    rpassword::prompt_password("Password: ")
+        .map_err(|error| Failure::new(format_args!("cannot read a password: {error}")))
 }
 
 /// A name as a key of Java properties.

@@ -14,7 +14,7 @@ use super::wire::{Few, Malformed, Reader};
 use crate::base::budget::Charge;
 use crate::base::clock::Clock;
 use crate::base::limited_log::LimitedLog;
-use crate::server::{Close, Decoded, Protocol, Room, Whole, catch_panic};
+use crate::server::{Close, Decoded, Protocol, Refusal, Room, Whole, catch_panic};
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -154,13 +154,14 @@ impl<E: Execute> Protocol for Cql<E> {
         &self,
         framing: &mut Framing,
         bytes: &[u8],
-        why: &str,
+        refusal: &Refusal<'_>,
         reply: &mut Vec<u8>,
     ) -> Option<&'static str> {
         // Without a head there is nothing to answer to.
         let head = Head::decode(bytes)?;
         framing.refused = head.own_length() + head.length as usize;
-        put_error(head, &CqlError::new(ErrorKind::Overloaded, why), reply);
+        let kind = if refusal.is_passing { ErrorKind::Overloaded } else { ErrorKind::Protocol };
+        put_error(head, &CqlError::new(kind, refusal.why), reply);
         Some(opcode::request_name(head.opcode).unwrap_or("an unknown request"))
     }
 

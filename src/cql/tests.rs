@@ -7,7 +7,7 @@ use super::{
 };
 use crate::base::budget::Budget;
 use crate::kit::clock::ManualClock;
-use crate::server::{Decoded, Limits, Protocol, Room, Server, ServerOptions, listen};
+use crate::server::{Decoded, Limits, Protocol, Refusal, Room, Server, ServerOptions, listen};
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -453,7 +453,8 @@ fn a_request_is_refused_when_there_is_no_memory_for_it() {
     let decoded = cql.decode(&mut framing, &bytes, &room);
     assert!(matches!(decoded, Ok(Decoded::NoMemory(100_000))));
     let mut reply = Vec::new();
-    assert_eq!(cql.refuse(&mut framing, &bytes[..9], "no", &mut reply), Some("QUERY"));
+    let refusal = Refusal { why: "no", is_passing: true };
+    assert_eq!(cql.refuse(&mut framing, &bytes[..9], &refusal, &mut reply), Some("QUERY"));
     assert_eq!(reply[..5], [0x84, 0, 0, 5, opcode::ERROR]);
     assert_eq!(reply[9..13], 0x1001_i32.to_be_bytes());
     let decoded = cql.decode(&mut framing, &bytes, &room);

@@ -138,8 +138,11 @@ impl Reload {
         }
         self.parts.service.register().configure(&change)?;
         let warnings = file.notes.iter().filter(|note| note.level == NoteLevel::Warning);
+        let present_tls = &**self.parts.tls;
+        let is_renewed = tls != *present_tls && tls.has_options_of(present_tls);
+        let renewed = is_renewed.then(|| "the files of TLS, as they are now".to_owned());
         let done = Reloaded {
-            changed: changed.iter().map(ToString::to_string).collect(),
+            changed: changed.iter().map(ToString::to_string).chain(renewed).collect(),
             needs_restart: waiting.iter().map(ToString::to_string).collect(),
             notes: warnings.map(ToString::to_string).collect(),
             ..self.tell(&change)
@@ -151,9 +154,12 @@ impl Reload {
             self.take_over(settings, &placements, present);
         }
         // Its files may have changed alone.
-        if tls != **self.parts.tls {
+        if tls != *present_tls {
+            let renews = !tls.admits_nodes_of(present_tls);
             self.parts.tls.set(tls);
-            self.parts.transport.renew();
+            if renews {
+                self.parts.transport.renew();
+            }
         }
         Ok(done)
     }

@@ -4,7 +4,7 @@ use super::beside::{Beside, Reply, Speaker};
 use super::buffers::Input;
 use super::limits::{Limits, Reason, Reporter};
 use super::worker::Local;
-use super::{Decoded, Protocol, Room, Traffic, Whole};
+use super::{Decoded, Protocol, Refusal, Room, Traffic, Whole};
 use crate::base::budget::{Budget, Charge};
 use crate::base::clock::Clock;
 use crate::base::intake::Intake;
@@ -115,7 +115,9 @@ impl Close {
 /// Clients of the time close by resetting.
 impl From<io::Error> for Close {
     fn from(error: io::Error) -> Self {
-        Self::new(None, error.to_string())
+        // Of TLS.
+        let is_wrong = error.kind() == io::ErrorKind::InvalidData;
+        Self::new(is_wrong.then_some(Reason::Foreign), error.to_string())
     }
 }
 
@@ -158,7 +160,8 @@ impl<P: Protocol> Connection<P> {
         let mut input = Input::new(Arc::clone(&shared.received));
         loop {
             let is_full = self.is_full();
-            let is_unfinished = !input.bytes.is_empty() && !is_full;
+            let is_unfinished =
+                !is_full && (!input.bytes.is_empty() || self.stream.is_unfinished());
             let served = match self.wait(is_unfinished, end.as_mut(), &mut end_seen).await {
                 Ok(Woken::Readable) => match self.begin(&mut guard, &mut input).await {
                     Ok(None) => self.consume(0, &mut input).await,
@@ -221,8 +224,11 @@ impl<P: Protocol> Connection<P> {
             let (protocol, framing) = (&self.speaker.protocol, &mut self.framing);
             // The first bytes of a request tell its form, and are no whole one.
             let begin = input.bytes.get(..FORM_BYTES).unwrap_or(&input.bytes);
-            drop(protocol.decode(framing, begin, &self.local.shared.room));
-            protocol.refuse(framing, &input.bytes, why, &mut last_words);
+            if let Err(close) = protocol.decode(framing, begin, &self.local.shared.room) {
+                return close;
+            }
+            let refusal = Refusal { why, is_passing: false };
+            protocol.refuse(framing, &input.bytes, &refusal, &mut last_words);
         }
         Close::foreign(why, last_words)
     }
@@ -419,7 +425,8 @@ impl<P: Protocol> Connection<P> {
              Send fewer rows, columns or keys at a time, or try again later"
         );
         let mut reply = self.local.pool.take();
-        let refused = self.speaker.protocol.refuse(&mut self.framing, bytes, &why, &mut reply);
+        let refusal = Refusal { why: &why, is_passing: true };
+        let refused = self.speaker.protocol.refuse(&mut self.framing, bytes, &refusal, &mut reply);
         let Some(what) = refused else { return Err(self.over_budget()) };
         ready.extend_from_slice(&reply);
         self.local.pool.give(reply);

@@ -65,14 +65,14 @@ pub trait Protocol: Send + Sync + 'static {
         room: &'a Room,
     ) -> Result<Decoded<'a, Self>, Close>;
 
-    /// Answers the request at the start of these bytes, which may go on beyond them: there is no
-    /// memory for it. From now on [`Protocol::decode`] passes over its bytes. Returns what was
+    /// Answers the request at the start of these bytes, which may go on beyond them: it is refused.
+    /// From now on [`Protocol::decode`] passes over its bytes. Returns what was
     /// refused, for the log; `None` if too little has come to answer.
     fn refuse(
         &self,
         framing: &mut Self::Framing,
         bytes: &[u8],
-        why: &str,
+        refusal: &Refusal<'_>,
         reply: &mut Vec<u8>,
     ) -> Option<&'static str>;
 
@@ -93,6 +93,15 @@ pub trait Protocol: Send + Sync + 'static {
     ) -> Poll<Result<Vec<u8>, Close>> {
         Poll::Pending
     }
+}
+
+/// Why a request is not even looked at.
+#[derive(Debug)]
+pub struct Refusal<'a> {
+    /// For people.
+    pub why: &'a str,
+    /// Whether it may be repeated later: there was no memory.
+    pub is_passing: bool,
 }
 
 /// Limits of decoding.

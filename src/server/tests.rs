@@ -5,8 +5,8 @@
 //! follows it is of that user. `NUMBER take BYTES` takes memory.
 
 use super::{
-    Close, Decoded, Limits, Protocol, Room, Server, ServerOptions, Traffic, TrafficTotals, Whole,
-    listen,
+    Close, Decoded, Limits, Protocol, Refusal, Room, Server, ServerOptions, Traffic, TrafficTotals,
+    Whole, listen,
 };
 use crate::base::budget::{Budget, Charge};
 use crate::base::latest::Latest;
@@ -112,7 +112,7 @@ impl Protocol for Lines {
         &self,
         refused: &mut Refused,
         bytes: &[u8],
-        _why: &str,
+        _refusal: &Refusal<'_>,
         reply: &mut Vec<u8>,
     ) -> Option<&'static str> {
         *refused = true;

@@ -8,8 +8,7 @@ use super::scan::{Scanner, Step};
 use crate::base::budget::Charge;
 use crate::base::clock::Clock;
 use crate::config::settings::Release;
-use crate::server::{Close, Decoded, Protocol, Room, Whole, catch_panic};
-use crate::service::ServiceError;
+use crate::server::{Close, Decoded, Protocol, Refusal, Room, Whole, catch_panic};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -157,7 +156,7 @@ impl<S: Cassandra> Protocol for Thrift<S> {
         &self,
         framing: &mut Framing,
         bytes: &[u8],
-        why: &str,
+        refusal: &Refusal<'_>,
         reply: &mut Vec<u8>,
     ) -> Option<&'static str> {
         let begins_frame = framing.form == Some(Form::Framed) && framing.frame_left == 0;
@@ -177,8 +176,7 @@ impl<S: Cassandra> Protocol for Thrift<S> {
             head.unknown_method(reply);
             return Some("an unknown method");
         };
-        let refusal = ServiceError::invalid(why.to_owned());
-        Reply { method, head, out: reply, reporter: &self.reporter }.fail(&refusal);
+        Reply { method, head, out: reply, reporter: &self.reporter }.refuse(refusal.why);
         Some(method.name)
     }
 

@@ -171,6 +171,15 @@ impl Reply<'_> {
         }
     }
 
+    /// Answers a call that is not even looked at.
+    pub(super) fn refuse(self, why: &str) {
+        match field_of(self.method, self.head.version, Exception::InvalidRequest) {
+            Some(_) => self.fail(&ServiceError::invalid(why.to_owned())),
+            // What such a call can carry.
+            None => self.head.protocol_error(why, self.out),
+        }
+    }
+
     /// Answers with an exception; one that the method does not declare becomes an internal error,
     /// and its cause goes to the log. When every call fails, as on a full disk, a few lines do.
     pub(super) fn fail(self, failure: &ServiceError) {

@@ -9,7 +9,9 @@ use crate::server::{Options, Server, program, reconfigure};
 use alexandra::base::tls::Trust;
 use alexandra::client::Client as ThriftClient;
 use alexandra::thrift::idl::{ColumnPath as StoredAt, ConsistencyLevel, GetArgs, InsertArgs};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+};
 use rustls::StreamOwned;
 use std::fs;
 use std::io::{Read, Write};
@@ -29,6 +31,10 @@ impl Authority {
 
     /// Writes its certificate, and that of a node with its key, into a directory.
     fn write(&self, directory: &Path) -> Files {
+        self.write_as(CertificateParams::default(), directory)
+    }
+
+    fn write_as(&self, node: CertificateParams, directory: &Path) -> Files {
         let path = |name: &str| directory.join(name);
         let files = Files {
             certificate: path("certificate.pem"),
@@ -36,7 +42,7 @@ impl Authority {
             authority: path("authority.pem"),
         };
         let key = KeyPair::generate().unwrap();
-        let certificate = CertificateParams::default().signed_by(&key, &self.0).unwrap();
+        let certificate = node.signed_by(&key, &self.0).unwrap();
         fs::write(&files.certificate, certificate.pem()).unwrap();
         fs::write(&files.key, key.serialize_pem()).unwrap();
         fs::write(&files.authority, self.0.pem()).unwrap();
@@ -98,6 +104,11 @@ fn each_port_takes_what_its_element_allows() {
         assert!(why.contains("this port takes TLS alone (ThriftTls)"), "{why}");
     }
     let statements = "show cluster name; show keyspaces;";
+    // What such a call can carry.
+    let refused = Client::connect(address).describe_version();
+    let Err(CallError::Application { why, .. }) = refused else { panic!("{refused:?}") };
+    assert!(why.contains("this port takes TLS alone (ThriftTls)"), "{why}");
+    assert!(!server.log().contains("ERROR"), "{}", server.log());
     let told = trusting(&files.authority, address, "cli", &["--admin-port", "0", "-e", statements]);
     assert!(told.status.success() && said(&told).contains("system"), "{told:?}");
 
@@ -158,7 +169,8 @@ fn large_requests_and_answers_pass_by_tls() {
 #[test]
 fn certificates_and_modes_change_without_a_restart() {
     let directory = tempfile::tempdir().unwrap();
-    let files = Authority::new().write(directory.path());
+    let authority = Authority::new();
+    let files = authority.write(directory.path());
     let options = files.options(Options::default()).with("ThriftTls", "required");
     let server = Server::start(directory.path(), &options);
     let admin = admin_address(directory.path());
@@ -176,6 +188,11 @@ fn certificates_and_modes_change_without_a_restart() {
     assert!(said(&refused).contains("nothing has changed: TlsKeyFile"), "{refused:?}");
     assert!(ask(&old).status.success());
 
+    // The same authority, and a new certificate.
+    authority.write(directory.path());
+    let renewed = said(&nodetool(admin, &["reload"]));
+    assert!(renewed.contains("the files of TLS, as they are now"), "{renewed}");
+    assert!(ask(&old).status.success());
     // With an authority of their own.
     Authority::new().write(directory.path());
     assert!(nodetool(admin, &["reload"]).status.success());
@@ -248,4 +265,62 @@ fn a_mode_without_its_files_is_refused_at_the_start() {
     let other = Authority::new().write(elsewhere.path());
     let text = check(files.options(thrift()).with("TlsKeyFile", &other.key.display().to_string()));
     assert!(text.contains("does not go with the certificate"), "{text}");
+    // One that other nodes would not take.
+    let between = || Options::default().with("StorageTls", "optional");
+    let strange = other.options(between());
+    let text = check(strange.with("TlsAuthorityFile", &files.authority.display().to_string()));
+    assert!(text.contains("certificate.pem: other nodes would refuse it: "), "{text}");
+    let uses = |uses: &[ExtendedKeyUsagePurpose]| {
+        let mut parameters = CertificateParams::default();
+        parameters.extended_key_usages = uses.to_vec();
+        check(Authority::new().write_as(parameters, directory.path()).options(between()))
+    };
+    let (server, client) =
+        (ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth);
+    for half in [&server, &client] {
+        let text = uses(&[half.clone()]);
+        assert!(text.contains("other nodes would refuse it: "), "{text}");
+    }
+    assert!(!uses(&[server, client]).contains("refuse"));
+}
+
+#[test]
+fn a_client_that_does_not_complete_what_it_has_begun_is_cut_off() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = Authority::new().write(directory.path());
+    let options = files.options(Options::default()).with("ThriftTls", "required");
+    let server = Server::start(directory.path(), &options);
+    // A handshake that announces 65 KB, and one that says its first byte.
+    let record = [&[0x16, 3, 1, 0x40, 0, 1, 0, 0xff, 0xfb][..], &[0; 0x3ffc]].concat();
+    let mut long = connect(server.thrift_address());
+    long.write_all(&record).unwrap();
+    let _ = long.write_all(&[&[0x16, 3, 1, 0x40, 0][..], &[0; 0x4000]].concat());
+    wait_for_end(&mut long);
+    let mut short = connect(server.thrift_address());
+    short.write_all(&[0x16]).unwrap();
+    assert_eq!(wait_for_end(&mut short), 0);
+    let log = server.log();
+    for why in ["its handshake is longer than 16384 bytes", "nothing of the rest of its request"] {
+        assert!(log.contains(why), "{log}");
+    }
+}
+
+#[test]
+fn where_tls_is_optional_a_node_that_others_refuse_goes_on_in_plain_text() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = Authority::new().write(directory.path());
+    let elsewhere = tempfile::tempdir().unwrap();
+    let others = Authority::new().write(elsewhere.path());
+    let cluster = Cluster::start(2, files.options(replicated(2)));
+    reconfigure(&cluster.nodes[1].directory, &others.options(Options::default()));
+    for number in 0..2 {
+        let options = Options::default().with("StorageTls", "optional");
+        reconfigure(&cluster.nodes[number].directory, &options);
+        cluster.nodetool(number, &["reload"]);
+    }
+    for number in 0..2 {
+        let mut client = cluster.client(number).at(Level::All);
+        let path = ColumnPath::column(STANDARD, b"column");
+        wait_until("both replicas answer", || client.insert("key", path, b"value", 1).is_ok());
+    }
 }

@@ -131,6 +131,9 @@ impl Tls {
         };
         let (name, pem) = read("TlsCertificateFile", &options.certificate, wanting)?;
         let chain = certificates(&pem).map_err(|why| format!("{name}: {why}"))?;
+        let first = chain.first().map(ParsedCertificate::try_from);
+        first.transpose().map_err(|why| format!("{name}: {why}"))?;
+        let certificate = name;
         let (name, pem) = read("TlsKeyFile", &options.key, wanting)?;
         let key = PrivateKeyDer::from_pem_slice(&pem);
         let key = key.map_err(|why| format!("{name}: no private key in PEM form: {why}"))?;
@@ -140,7 +143,9 @@ impl Tls {
             let wanting = Port::Storage.element();
             let (name, pem) = read("TlsAuthorityFile", &options.authority, wanting)?;
             let roots = authority(&pem).map_err(|why| format!("{name}: {why}"))?;
-            Some(Nodes::new(roots, chain, &key).map_err(|why| format!("{name}: {why}"))?)
+            let nodes = Nodes::new(roots, chain, &key);
+            let wrong = |why| format!("{certificate}: other nodes would refuse it: {why}");
+            Some(nodes.map_err(|why| wrong(why.to_string()))?)
         } else {
             None
         };
@@ -149,6 +154,17 @@ impl Tls {
 
     fn mode(&self, port: Port) -> Mode {
         self.options.modes[port as usize]
+    }
+
+    /// Whether the settings are the same, whatever the files hold.
+    pub fn has_options_of(&self, other: &Self) -> bool {
+        self.options == other.options
+    }
+
+    /// Whether the same nodes may connect.
+    pub fn admits_nodes_of(&self, other: &Self) -> bool {
+        let authority = |it: &Self| it.nodes.as_ref().and_then(|_| it.files.last().cloned());
+        self.mode(Port::Storage) == other.mode(Port::Storage) && authority(self) == authority(other)
     }
 
     fn accepting(&self, port: Port) -> Option<&Arc<ServerConfig>> {
@@ -174,6 +190,12 @@ impl Nodes {
     ) -> Result<Self, Box<dyn std::error::Error>> {
         let shared = Arc::new(roots.clone());
         let verifier = WebPkiClientVerifier::builder_with_provider(shared, provider()).build()?;
+        if let Some((own, rest)) = chain.split_first() {
+            // As others will: in both of its parts.
+            let (now, any) = (UnixTime::now(), ServerName::from(IpAddr::from([0; 4])));
+            verifier.verify_client_cert(own, rest, now)?;
+            AnyNode::new(roots.clone()).verify_server_cert(own, rest, &any, &[], now)?;
+        }
         let accepting = accepting(Some(verifier), &chain, key)?;
         let config = dialing(roots)?.with_client_auth_cert(chain, key.clone_key())?;
         Ok(Self { accepting, dialing: Trust(Arc::new(config)) })
@@ -275,11 +297,9 @@ fn accepting(
 fn dialing(
     roots: RootCertStore,
 ) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, rustls::Error> {
-    let provider = provider();
-    let algorithms = provider.signature_verification_algorithms;
-    let config = ClientConfig::builder_with_provider(provider);
+    let config = ClientConfig::builder_with_provider(provider());
     let config = config.with_safe_default_protocol_versions()?.dangerous();
-    Ok(config.with_custom_certificate_verifier(Arc::new(AnyNode { roots, algorithms })))
+    Ok(config.with_custom_certificate_verifier(Arc::new(AnyNode::new(roots))))
 }
 
 /// Trusts whoever has a certificate of the authority, whatever its name.
@@ -287,6 +307,12 @@ fn dialing(
 struct AnyNode {
     roots: RootCertStore,
     algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl AnyNode {
+    fn new(roots: RootCertStore) -> Self {
+        Self { roots, algorithms: provider().signature_verification_algorithms }
+    }
 }
 
 impl ServerCertVerifier for AnyNode {

@@ -1,6 +1,6 @@
 //! A TCP connection that may be encrypted, with the calls that tokio's has.
 
-use super::{Guard, Mode, Trust};
+use super::{Guard, Mode, Port, Trust};
 use crate::base::lock::{Mutex, MutexGuard, rank};
 use rustls::{Connection, ServerConnection};
 use std::future::poll_fn;
@@ -15,13 +15,25 @@ use tokio::net::TcpStream;
 /// of Thrift that did would be longer than any may be.
 const HANDSHAKE: u8 = 0x16;
 
+/// Most bytes of a handshake. Only nodes show certificates to a server.
+const MAX_CLIENT_HANDSHAKE: usize = 16 << 10;
+const MAX_NODE_HANDSHAKE: usize = 64 << 10;
+
 /// A connection. It is plain text at first.
 #[derive(Debug)]
 pub struct Stream {
     socket: TcpStream,
     /// There if it is encrypted. The lock is short, and not contended where one task reads and
     /// writes.
-    session: Option<Box<Mutex<rank::State, Connection>>>,
+    session: Option<Box<Mutex<rank::State, Session>>>,
+}
+
+#[derive(Debug)]
+struct Session {
+    connection: Connection,
+    /// Bytes that have come of a handshake, or of a record, that is not whole.
+    unfinished: usize,
+    max_handshake: usize,
 }
 
 impl Stream {
@@ -52,7 +64,9 @@ impl Stream {
         }
         let Some(config) = guard.tls.accepting(guard.port) else { return Poll::Ready(Ok(false)) };
         let session = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
-        self.encrypt(session.into());
+        let is_node = guard.port == Port::Storage;
+        let max = if is_node { MAX_NODE_HANDSHAKE } else { MAX_CLIENT_HANDSHAKE };
+        self.encrypt(session.into(), max);
         Poll::Ready(Ok(true))
     }
 
@@ -68,13 +82,25 @@ impl Stream {
     pub async fn dial(socket: TcpStream, trust: &Trust) -> io::Result<Self> {
         let session = trust.session(socket.peer_addr()?.ip())?;
         let mut stream = Self::new(socket);
-        stream.encrypt(session.into());
-        poll_fn(|context| stream.poll_handshake(context)).await?;
+        stream.encrypt(session.into(), MAX_NODE_HANDSHAKE);
+        stream.handshake().await?;
         Ok(stream)
     }
 
-    fn encrypt(&mut self, session: Connection) {
+    fn encrypt(&mut self, connection: Connection, max_handshake: usize) {
+        let session = Session { connection, unfinished: 0, max_handshake };
         self.session = Some(Box::new(Mutex::new(session)));
+    }
+
+    /// Waits for the end of the handshake, if the connection is encrypted.
+    pub async fn handshake(&self) -> io::Result<()> {
+        poll_fn(|context| self.poll_handshake(context)).await
+    }
+
+    /// Whether the rest of something must come before anything of it can be read.
+    pub fn is_unfinished(&self) -> bool {
+        let session = self.session();
+        session.is_some_and(|it| it.connection.is_handshaking() || it.unfinished > 0)
     }
 
     fn poll_handshake(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -82,7 +108,7 @@ impl Stream {
         let mut session = session;
         loop {
             let step = match self.send(&mut session) {
-                Ok(()) if !session.is_handshaking() => return Poll::Ready(Ok(())),
+                Ok(()) if !session.connection.is_handshaking() => return Poll::Ready(Ok(())),
                 Ok(()) => self.receive(&mut session),
                 Err(error) => Err(error),
             };
@@ -92,7 +118,9 @@ impl Stream {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
                     return Poll::Ready(Err(error));
                 }
-                Err(_) if session.wants_write() => ready!(self.socket.poll_write_ready(context))?,
+                Err(_) if session.connection.wants_write() => {
+                    ready!(self.socket.poll_write_ready(context))?;
+                }
                 Err(_) => ready!(self.socket.poll_read_ready(context))?,
             }
         }
@@ -103,28 +131,37 @@ impl Stream {
         &self.socket
     }
 
-    fn session(&self) -> Option<MutexGuard<'_, Connection>> {
+    fn session(&self) -> Option<MutexGuard<'_, Session>> {
         self.session.as_ref().map(|session| session.lock())
     }
 
     /// Sends what is encrypted already.
-    fn send(&self, session: &mut Connection) -> io::Result<()> {
-        while session.wants_write() {
-            session.write_tls(&mut Socket(&self.socket))?;
+    fn send(&self, session: &mut Session) -> io::Result<()> {
+        while session.connection.wants_write() {
+            session.connection.write_tls(&mut Socket(&self.socket))?;
         }
         Ok(())
     }
 
     /// Takes what has come, and returns how many bytes that are: 0 at the end.
-    fn receive(&self, session: &mut Connection) -> io::Result<usize> {
-        let count = session.read_tls(&mut Socket(&self.socket))?;
-        let processed = session.process_new_packets();
+    fn receive(&self, session: &mut Session) -> io::Result<usize> {
+        let was_handshaking = session.connection.is_handshaking();
+        let count = session.connection.read_tls(&mut Socket(&self.socket))?;
+        let processed = session.connection.process_new_packets();
         // An answer of the protocol, or why it ends.
         match self.send(session) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
             _ => {}
         }
-        processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        let has_read = processed.map_err(invalid)?.plaintext_bytes_to_read() > 0;
+        let is_handshaking = session.connection.is_handshaking();
+        let is_whole = has_read || was_handshaking && !is_handshaking;
+        session.unfinished = if is_whole { 0 } else { session.unfinished + count };
+        if is_handshaking && session.unfinished > session.max_handshake {
+            let text = format!("its handshake is longer than {} bytes", session.max_handshake);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
         Ok(count)
     }
 
@@ -132,7 +169,7 @@ impl Stream {
     pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(mut session) = self.session() else { return self.socket.try_read(buffer) };
         loop {
-            match session.reader().read(buffer) {
+            match session.connection.reader().read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return read,
             }
@@ -143,7 +180,7 @@ impl Stream {
     /// Whether something may be there to read.
     pub fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(mut session) = self.session()
-            && let Ok(state) = session.process_new_packets()
+            && let Ok(state) = session.connection.process_new_packets()
             && state.plaintext_bytes_to_read() > 0
         {
             return Poll::Ready(Ok(()));
@@ -156,7 +193,7 @@ impl Stream {
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         let Some(mut session) = self.session() else { return self.socket.try_write(bytes) };
         self.send(&mut session)?;
-        let count = session.writer().write(bytes)?;
+        let count = session.connection.writer().write(bytes)?;
         match self.send(&mut session) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
             _ => Ok(count),
@@ -241,7 +278,7 @@ impl AsyncWrite for Stream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(mut session) = self.session() {
-            session.send_close_notify();
+            session.connection.send_close_notify();
         }
         ready!(self.as_mut().poll_flush(context))?;
         Pin::new(&mut self.socket).poll_shutdown(context)

@@ -28,6 +28,7 @@ mod terminal;
 
 use super::interrupt::stop_at_interrupt;
 use super::output::{self, FAILED, Failure};
+use super::passwd::password_of_login;
 use crate::base::tls::Trust;
 use batch::Batch;
 use clap::ArgAction;
@@ -105,10 +106,10 @@ struct User {
     keyspace: Option<String>,
 
     /// Logs in, with a password and a keyspace
-    #[arg(short = 'u', long, requires = "keyspace", requires = "password")]
+    #[arg(short = 'u', long, requires = "keyspace")]
     username: Option<String>,
 
-    /// See there
+    /// Its password, which others on this machine can see; else in ALEXANDRA_PASSWORD, or asked for
     #[arg(long, requires = "username")]
     password: Option<String>,
 }
@@ -152,9 +153,12 @@ impl From<Output> for Layout {
 pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let Arguments { server, user, input, output, of_old, .. } = arguments;
     let User { keyspace, username, password } = user;
-    let login = keyspace.clone().zip(username.zip(password));
-    let login =
-        login.map(|(keyspace, (username, password))| Login { keyspace, username, password });
+    let login = match keyspace.clone().zip(username) {
+        Some((keyspace, username)) => {
+            Some(Login { keyspace, username, password: password_of_login(password)? })
+        }
+        None => None,
+    };
     let interrupted = Arc::new(AtomicBool::new(false));
     let printer = Printer::new(output.into(), Screen::new(Arc::clone(&interrupted)));
     let connection = Connection::new(server.framed, server.trust, login);

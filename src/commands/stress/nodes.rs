@@ -4,10 +4,12 @@ use super::trouble::{Trouble, TroubleKind};
 use crate::base::tls::Trust;
 use crate::client::Client;
 use crate::commands::output::Failure;
+use crate::commands::passwd::PASSWORD_VARIABLE;
 use crate::thrift::idl::{
     ConsistencyLevel, DescribeKeyspaceArgs, Exception, GetStringListPropertyArgs,
 };
 use crate::thrift::remote::CallError;
+use std::env;
 use std::fmt;
 use std::io;
 use std::str::FromStr;
@@ -96,10 +98,10 @@ pub(super) struct Place {
     pub(super) level: ConsistencyLevel,
 
     /// Logs in to the keyspace
-    #[arg(long, requires = "password")]
+    #[arg(long)]
     pub(super) username: Option<String>,
 
-    /// Password of the login
+    /// Its password, which others on this machine can see; else in ALEXANDRA_PASSWORD
     #[arg(long, requires = "username")]
     pub(super) password: Option<String>,
 }
@@ -124,8 +126,9 @@ impl Place {
         };
         let mut client =
             Client::connect((host, port), self.framed, self.trust.as_ref()).map_err(failed)?;
-        if let Some((username, password)) = self.username.as_ref().zip(self.password.as_ref()) {
-            client.login(&self.keyspace, username, password)?;
+        if let Some(username) = &self.username {
+            let password = self.password.clone().or_else(|| env::var(PASSWORD_VARIABLE).ok());
+            client.login(&self.keyspace, username, &password.unwrap_or_default())?;
         }
         Ok(client)
     }

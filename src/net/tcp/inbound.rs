@@ -160,10 +160,18 @@ enum Closed {
 /// file. However long nothing comes, it stays open.
 async fn read(mut stream: Stream, seat: &Seat, shared: &Shared, inbound: &dyn Inbound) {
     let peer = seat.peer();
-    if let Err(error) = stream.open(&shared.options.guard).await {
+    let opened = async {
+        stream.open(&shared.options.guard).await?;
+        tokio::time::timeout(shared.options.read_stall, stream.handshake()).await?
+    };
+    if let Err(error) = opened.await {
         return match error.kind() {
             io::ErrorKind::PermissionDenied => {
                 let line = format_args!("refusing {peer}, which speaks plain text: {error}");
+                shared.reporter.warn(peer.ip(), line);
+            }
+            io::ErrorKind::InvalidData | io::ErrorKind::TimedOut => {
+                let line = format_args!("closing the connection of {peer}, by TLS: {error}");
                 shared.reporter.warn(peer.ip(), line);
             }
             _ => log::debug!("the connection of {peer} has ended: {error}"),

@@ -260,7 +260,7 @@ impl Transport for TcpTransport {
     fn dial_for_file(&self, to: IpAddr) -> Doing<'_, io::Result<FileConnection>> {
         let address = SocketAddr::new(to, self.address.port());
         Box::pin(async move {
-            let mut stream = writer::connect(&self.shared.options, address).await?;
+            let mut stream = writer::connect(&self.shared.options, address, false).await?;
             stream.write_all(&FILE_HEAD).await?;
             Ok(Box::pin(stream) as FileConnection)
         })

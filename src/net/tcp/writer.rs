@@ -43,8 +43,10 @@ impl Sender {
         let (queue, channel) = (self.queue(), self.channel);
         let mut disconnects = queue.disconnects();
         let stop = self.shared.stop.clone();
+        // The peer has refused this node after the handshake.
+        let mut is_refused = false;
         while let Some(true) = stop.run_until_cancelled(queue.wait()).await {
-            let dialled = stop.run_until_cancelled(self.dial(address)).await;
+            let dialled = stop.run_until_cancelled(self.dial(address, is_refused)).await;
             let Some(Some(stream)) = dialled else { continue };
             // Earlier requests to close the connection are done.
             disconnects.borrow_and_update();
@@ -54,6 +56,11 @@ impl Sender {
             let end = self.send_all(&stream, &mut disconnects).await;
             log::debug!("the connection to {address} ({channel}) has ended: {end}");
             queue.disconnected().await;
+            is_refused = matches!(&end, End::Io(why) if why.kind() == io::ErrorKind::InvalidData);
+            if is_refused {
+                let line = format_args!("{address} has refused this node by TLS: {end}");
+                self.shared.reporter.warn(address.ip(), line);
+            }
             if !matches!(end, End::Disconnected) {
                 // A peer that closes whatever it accepts is not dialled all the time.
                 let pause = tokio::time::sleep(self.shared.options.least_backoff);
@@ -63,7 +70,7 @@ impl Sender {
     }
 
     /// Tries to connect, for as long as there is something to send.
-    async fn dial(&self, address: SocketAddr) -> Option<Stream> {
+    async fn dial(&self, address: SocketAddr, is_refused: bool) -> Option<Stream> {
         let Self { shared, peer, .. } = self;
         let options = &shared.options;
         let mut backoff = options.least_backoff;
@@ -72,7 +79,7 @@ impl Sender {
             if self.queue().waiting().0 == 0 {
                 return None;
             }
-            match connect(options, address).await {
+            match connect(options, address, is_refused).await {
                 Ok(stream) => {
                     peer.count(|stats| stats.connects += 1);
                     return Some(stream);
@@ -157,15 +164,20 @@ impl Sender {
 }
 
 /// Connects from the address that this node listens on, by TLS if that is on. Where it is optional
-/// the peer may have none.
-pub(super) async fn connect(options: &TcpOptions, to: SocketAddr) -> io::Result<Stream> {
+/// the peer may have none, or may refuse this node.
+pub(super) async fn connect(
+    options: &TcpOptions,
+    to: SocketAddr,
+    is_refused: bool,
+) -> io::Result<Stream> {
     let TcpOptions { listen, guard, connect_timeout: patience, .. } = options;
-    if let Some(trust) = guard.dialing() {
+    let is_optional = guard.mode() == Mode::Optional;
+    if let Some(trust) = guard.dialing()
+        && !(is_optional && is_refused)
+    {
         let attempt = async { Stream::dial(connect_plainly(*listen, to).await?, &trust).await };
-        match timeout(*patience, attempt).await? {
-            Err(error) if guard.mode() == Mode::Optional => {
-                log::debug!("{to} has no TLS: {error}");
-            }
+        match timeout(*patience, attempt).await.unwrap_or_else(|late| Err(late.into())) {
+            Err(error) if is_optional => log::debug!("{to} has no TLS: {error}"),
             dialled => return dialled,
         }
     }

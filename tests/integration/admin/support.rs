@@ -49,14 +49,17 @@ fn a_support_bundle_has_what_helps_and_no_secrets() {
     let output = run();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let unpacked = tempfile::tempdir().unwrap();
+    let archive = GzDecoder::new(fs::File::open(&file).unwrap());
+    tar::Archive::new(archive).unpack(unpacked.path()).unwrap();
     let files = files(&file);
     for (name, part) in [
         ("version.txt", env!("CARGO_PKG_VERSION")),
         ("storage-conf.xml", "<Storage>"),
         ("settings.txt", "AdminToken = (set)"),
-        ("cfstats", "\"Standard1\""),
-        ("metrics", "alexandra_uptime_seconds"),
-        ("status", "\"nodes\""),
+        ("cfstats.json", "\"Standard1\""),
+        ("metrics.txt", "alexandra_uptime_seconds"),
+        ("status.json", "\"nodes\""),
         ("machine/proc/meminfo", "MemTotal"),
         ("log/0-node.log", "log file: node.log"),
         ("log/1-own.log", "the log"),
