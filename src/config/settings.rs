@@ -549,7 +549,7 @@ impl Settings {
                 ColumnFamilyKind::Standard { columns: Comparator::Bytes },
             ),
             family(
-                "Batches",
+                BATCHES,
                 "logged batches that are not done yet",
                 Duration::ZERO,
                 ColumnFamilyKind::Standard { columns: Comparator::Bytes },
@@ -570,6 +570,8 @@ const PAXOS_GRACE: Duration = Duration::from_hours(24);
 
 /// The name of the keyspace that every node keeps for itself.
 pub const SYSTEM_KEYSPACE: &str = "system";
+/// Its column family for logged batches, which other nodes write to.
+pub const BATCHES: &str = "Batches";
 /// Number of files of similar size that are compacted.
 pub const DEFAULT_MIN_COMPACTION_THRESHOLD: u32 = 4;
 /// Limit of files that are compacted at once.

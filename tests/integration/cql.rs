@@ -72,7 +72,7 @@ impl CqlClient {
     }
 
     /// Runs a statement at ALL.
-    fn try_query(&mut self, text: &str) -> Answer {
+    pub(crate) fn try_query(&mut self, text: &str) -> Answer {
         let length = (text.len() as u32).to_be_bytes();
         self.ask(QUERY, &[&length, text.as_bytes(), b"\0\x05\0"].concat())
     }

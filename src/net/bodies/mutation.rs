@@ -26,11 +26,11 @@ use super::family;
 use crate::base::bytes::ByteReader;
 use crate::base::context::RequestContext;
 use crate::base::java::{JavaReader, JavaWriter};
-use crate::config::settings::SYSTEM_KEYSPACE;
+use crate::config::settings::{BATCHES, SYSTEM_KEYSPACE};
 use crate::model::cell::{Cell, CellParts};
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
-use crate::model::mutation::{MutationBuilder, RowMutation};
+use crate::model::mutation::{FamilyMutation, MutationBuilder, RowMutation};
 use crate::model::original_mutation::{
     Room, check_end, family_named, read_key, read_mutation, read_row,
 };
@@ -73,14 +73,23 @@ fn by_family(mutation: &RowMutation) -> Vec<(FamilyId, Deletion, Vec<Cell>)> {
     parts
 }
 
-/// Reads a write to one row, which then may be applied as it is. Its memory is that of `context`.
+/// Reads a write to one row, which then may be applied as it is. Of the system keyspace it may be a
+/// batch to be kept. Its memory is that of `context`.
 pub fn decode_mutation(
     body: &[u8],
     schema: &Schema,
     context: &RequestContext,
 ) -> Result<RowMutation, BodyError> {
-    read_keyspace(&mut ByteReader::new(body))?;
-    Ok(read_mutation(body, schema, &mut Room::to_apply(body, context), true)?)
+    let refused = read_keyspace(&mut ByteReader::new(body)).err();
+    let decoded = read_mutation(body, schema, &mut Room::to_apply(body, context), true);
+    // Nodes keep the logged batches of others.
+    let is_batch = |it: &FamilyMutation| schema.family(it.family).name == BATCHES;
+    match refused {
+        Some(error) if !decoded.as_ref().is_ok_and(|it| it.families.iter().all(is_batch)) => {
+            Err(error)
+        }
+        _ => Ok(decoded?),
+    }
 }
 
 /// Reads a keyspace that peers may write to.

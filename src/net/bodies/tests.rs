@@ -353,6 +353,21 @@ fn a_peer_of_another_configuration_is_told_apart() {
     assert_eq!(refused(&system), "the keyspace system is not written to from outside");
 }
 
+#[test]
+fn of_the_system_keyspace_batches_alone_are_written_by_others() {
+    let schema = Schema::new(crate::kit::storage::system_families());
+    let context = RequestContext::default();
+    let decode = |mutation: &RowMutation| {
+        decode_mutation(&encode_mutation(mutation, &schema).unwrap(), &schema, &context)
+    };
+    let batch = crate::storage::system::batches::row_of(&schema, "id", &[], 1);
+    assert_eq!(decode(&batch).unwrap().record(), batch.record());
+    let mut place = MutationBuilder::new(&schema, "system", b"L");
+    let family = schema.family_id("system", "LocationInfo").unwrap();
+    place.family(family).insert((b"", b"Token"), b"1", 1);
+    assert!(matches!(decode(&place.finish()), Err(BodyError::SystemKeyspace(_))));
+}
+
 /// A name that is not UTF-8, the deletion of a super column in a standard family, and so on, have
 /// no way into storage.
 #[test]

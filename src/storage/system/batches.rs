@@ -7,14 +7,12 @@
 //! ```
 
 use super::KEYSPACE;
+pub use crate::config::settings::BATCHES;
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::mutation::{DecodeError, MutationBuilder, RowMutation};
 use crate::model::schema::{FamilyId, Schema};
-
-/// Its column family.
-pub const BATCHES: &str = "Batches";
 
 /// The column family of batches.
 pub fn family(schema: &Schema) -> FamilyId {

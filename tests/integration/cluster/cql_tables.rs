@@ -1,7 +1,7 @@
 //! Tables made over CQL in a ring that grows: their schema, and their rows of any keys.
 
-use crate::cluster::nodes::{Cluster, replicated};
-use crate::cql::CqlClient;
+use crate::cluster::nodes::{Cluster, replicated, wait_until};
+use crate::cql::{CqlClient, ERROR};
 use crate::server::Options;
 use std::net::SocketAddr;
 
@@ -59,4 +59,41 @@ fn nodes_that_join_have_the_tables_of_the_ring_and_their_rows() {
     client.query("INSERT INTO k.t (n, v) VALUES (1000, 'c') IF NOT EXISTS");
     client.query("ALTER TABLE k.t ADD w int");
     assert_eq!(count(&cluster, 0), ROWS + 1);
+}
+
+/// A batch of this many rows, the first of which is this one.
+fn batch(first: i64, rows: i64) -> String {
+    let insert = |n: i64| format!("INSERT INTO k.t (n, v) VALUES ({n}, 'batch');");
+    let inserts: String = (first..first + rows).map(insert).collect();
+    format!("BEGIN BATCH {inserts} APPLY BATCH")
+}
+
+#[test]
+fn a_batch_that_a_node_of_the_ring_misses_is_written_in_the_end() {
+    let options = replicated(1).with("CqlPort", &CQL_PORT.to_string());
+    let cluster = Cluster::start(3, options);
+    let mut client = connect(&cluster, 0);
+    client.query(
+        "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+    );
+    client.query("CREATE TABLE k.t (n int PRIMARY KEY, v text)");
+    for number in 0..3 {
+        // The node may hear of the table a moment later.
+        wait_until("it writes a batch", || {
+            let mut client = connect(&cluster, number);
+            client.try_query(&batch(number as i64 * 100, 20)).opcode != ERROR
+        });
+    }
+    assert_eq!(count(&cluster, 0), 60);
+    // One of the replicas stands still.
+    cluster.server(1).pause();
+    let late = connect(&cluster, 0).try_query(&batch(1000, 20));
+    assert_eq!(late.opcode, ERROR, "{}", late.text());
+    cluster.server(1).resume();
+    wait_until("the batch is replayed", || {
+        let mut client = connect(&cluster, 2);
+        let answer = client.try_query("SELECT count(*) FROM k.t");
+        let is_whole = answer.body.last_chunk().is_some_and(|it| i64::from_be_bytes(*it) == 80);
+        answer.opcode != ERROR && is_whole
+    });
 }
