@@ -15,7 +15,7 @@ use crate::model::register::{Ask, Kept, Vote};
 use crate::storage::Database;
 use crate::storage::database::{Applied, WriteError};
 use crate::storage::system::registers::SavedRegister;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -23,6 +23,9 @@ use tokio::sync::oneshot;
 
 /// Locks among which registers are spread.
 const STRIPES: u64 = 64;
+
+/// Values that are remembered as told: more than are decided while a proposer pauses.
+const MOST_TOLD: usize = 16;
 
 /// Follows the value of a register.
 pub trait Follower: fmt::Debug + Send + Sync {
@@ -39,6 +42,22 @@ struct Following {
     version: i64,
 }
 
+/// A value that was decided, in short: values may be long.
+#[derive(Debug, PartialEq, Eq)]
+struct Told {
+    register: RowKey,
+    version: i64,
+    hash: u64,
+}
+
+impl Told {
+    fn new(register: &RowKey, kept: &Kept) -> Self {
+        let mut hasher = DefaultHasher::new();
+        kept.value.hash(&mut hasher);
+        Self { register: register.clone(), version: kept.version, hash: hasher.finish() }
+    }
+}
+
 /// Order of the work on registers.
 #[derive(Debug)]
 pub(super) struct Registers {
@@ -48,12 +67,15 @@ pub(super) struct Registers {
     followers: Mutex<rank::Following, BTreeMap<RowKey, Following>>,
     /// The versions of these registers that were followed.
     versions: Mutex<rank::Last, BTreeMap<RowKey, i64>>,
+    /// The last values that this node was told to keep, the newest at the end.
+    told: Mutex<rank::Last, VecDeque<Told>>,
 }
 
 impl Default for Registers {
     fn default() -> Self {
         let stripes = std::array::from_fn(|_| Mutex::new(()));
-        Self { stripes, followers: Mutex::default(), versions: Mutex::default() }
+        let (followers, versions, told) = Default::default();
+        Self { stripes, followers, versions, told }
     }
 }
 
@@ -71,7 +93,12 @@ impl Registers {
         name: &RowKey,
         ask: Ask,
     ) -> Result<(Vote, Applied), ReplicaError> {
-        let is_value = matches!(ask, Ask::Keep(_));
+        let is_value = if let Ask::Keep(kept) = &ask {
+            self.note_told(Told::new(name, kept));
+            true
+        } else {
+            false
+        };
         let one_at_a_time = self.stripe(name).lock();
         let mut saved = SavedRegister::read(storage, name)?;
         let (vote, is_new) = saved.state.take(ask);
@@ -81,6 +108,16 @@ impl Registers {
             self.follow(storage, name)?;
         }
         Ok((vote, applied))
+    }
+
+    fn note_told(&self, value: Told) {
+        let mut told = self.told.lock();
+        if !told.contains(&value) {
+            told.push_back(value);
+        }
+        while told.len() > MOST_TOLD {
+            told.pop_front();
+        }
     }
 
     fn follow(&self, storage: &Database, name: &RowKey) -> Result<(), ReplicaError> {
@@ -112,6 +149,11 @@ impl Replica {
     /// The registers that this node follows, and the versions that it has followed.
     pub fn register_versions(&self) -> BTreeMap<RowKey, i64> {
         self.registers.versions.lock().clone()
+    }
+
+    /// Whether this node was told lately to keep this value: then it was decided.
+    pub fn was_told_to_keep(&self, name: &RowKey, kept: &Kept) -> bool {
+        self.registers.told.lock().contains(&Told::new(name, kept))
     }
 
     /// Takes part in a decision on a register. The answer comes when it will not be forgotten.

@@ -363,10 +363,13 @@ async fn call(
 }
 
 async fn change_value(coordinator: &Arc<Coordinator>, wish: Wish) -> Answer {
+    let has_own = |list: &List| wish.number().is_some_and(|it| list.numbers.contains(&it));
     let change = |value: &[u8]| {
         let mut list = list_in(value, 0).ok_or_else(|| format!("found {value:?}"))?;
         let is_expected = match wish {
             Wish::Read => false,
+            // An earlier attempt was decided, and others since.
+            _ if has_own(&list) => false,
             Wish::Append(_) => true,
             Wish::AppendAfter(_, tail) => list.last() == tail,
         };
@@ -377,6 +380,7 @@ async fn change_value(coordinator: &Arc<Coordinator>, wish: Wish) -> Answer {
     match coordinator.change_register(VALUE_NAME, change, &mut context).await {
         Ok((true, _)) => Answer::Applied,
         Ok((false, kept)) => match list_in(&kept.value, kept.version) {
+            Some(list) if has_own(&list) => Answer::Applied,
             Some(list) => Answer::Seen(list),
             None => Answer::Failed(format!("found {kept:?}")),
         },

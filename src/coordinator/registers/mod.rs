@@ -99,6 +99,13 @@ pub(super) trait RegisterUse: Send {
         is_own: bool,
     ) -> impl Future<Output = Result<(), CoordinatorError>> + Send;
 
+    /// Fate of the changes that this call has proposed, where the participants cannot tell any
+    /// more: too many others came after them. True if one is known to be applied. False if the call
+    /// is to begin again: none will be decided from now on, and it sees whether one has an effect.
+    fn resolve(&mut self) -> Result<bool, CoordinatorError> {
+        Err(CoordinatorError::TimedOut)
+    }
+
     /// Notes that these have not answered in time.
     fn note_silent(&mut self, _members: Endpoints) {}
 }
@@ -177,7 +184,11 @@ impl Coordinator {
         let proposal = match proposer.on_promises(told.promises) {
             Next::Finish(proposal) => proposal,
             Next::Done => return Ok(Attempt::Changed),
-            Next::Unknown => return Err(CoordinatorError::TimedOut.into()),
+            Next::Unknown if register.resolve()? => return Ok(Attempt::Changed),
+            Next::Unknown => {
+                proposer.begin_anew();
+                return Ok(Attempt::Overtaken);
+            }
             Next::Propose => match register.next(&electorate, ballot.micros).await? {
                 Intent::Propose(value) => proposer.propose(value),
                 Intent::After(micros) => {

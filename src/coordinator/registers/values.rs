@@ -62,8 +62,9 @@ impl Coordinator {
     /// to change, and the value now, which this node keeps and has followed.
     ///
     /// `change` gets the value after all changes before, which is empty at first, and returns the
-    /// next one, or none if there is nothing to do. It may be called again with a newer one. No
-    /// value may be empty, or longer than 16 MB.
+    /// next one, or none if there is nothing to do. It may be called again with a newer one. Where
+    /// many change the register at once that may have its effect already. No value may be empty, or
+    /// longer than 16 MB.
     ///
     /// After [`RegisterError::Silent`] and [`CoordinatorError::TimedOut`] the change may be done or
     /// not; [`Coordinator::read_register`] tells.
@@ -79,6 +80,7 @@ impl Coordinator {
             change,
             memory: context.child(),
             newest: Kept::default(),
+            proposed: Vec::new(),
             is_applied: false,
             only_reads: false,
             missing: Vec::new(),
@@ -166,6 +168,8 @@ struct ValueRegister<'a, F> {
     memory: RequestContext,
     /// The newest value that was seen.
     newest: Kept,
+    /// Values that the call has proposed.
+    proposed: Vec<Kept>,
     /// Whether this node has applied the change of the call.
     is_applied: bool,
     only_reads: bool,
@@ -265,6 +269,9 @@ where
             let error = CoordinatorError::TooLarge(format!("{what} {LONGEST_VALUE} may be"));
             return Err(error.into());
         }
+        if !next.is_empty() {
+            self.proposed.push(Kept { version: micros, value: next.clone() });
+        }
         Ok(Intent::Propose(next))
     }
 
@@ -283,6 +290,14 @@ where
         self.see(kept).await?;
         self.is_applied |= is_own;
         Ok(())
+    }
+
+    fn resolve(&mut self) -> Result<bool, CoordinatorError> {
+        let replica = &self.coordinator.replica;
+        // Whoever applies a change tells all participants.
+        let is_applied =
+            self.proposed.iter().any(|kept| replica.was_told_to_keep(&self.name, kept));
+        Ok(is_applied)
     }
 
     fn note_silent(&mut self, members: Endpoints) {

@@ -86,6 +86,11 @@ impl Proposer {
         }
     }
 
+    /// Begins again after [`Next::Unknown`], as a call that has proposed nothing.
+    pub fn begin_anew(&mut self) {
+        self.own.clear();
+    }
+
     /// Whether this call has proposed the change.
     pub fn is_own(&self, decision: &Decision) -> bool {
         self.own.contains(&decision.origin)

@@ -360,12 +360,15 @@ fn of_the_system_keyspace_batches_alone_are_written_by_others() {
     let decode = |mutation: &RowMutation| {
         decode_mutation(&encode_mutation(mutation, &schema).unwrap(), &schema, &context)
     };
-    let batch = crate::storage::system::batches::row_of(&schema, "id", &[], 1);
+    let written = |family: &str| {
+        let mut row = MutationBuilder::new(&schema, "system", b"row");
+        let family = schema.family_id("system", family).unwrap();
+        row.family(family).insert((b"", b"name"), b"value", 1);
+        row.finish()
+    };
+    let batch = written("Batches");
     assert_eq!(decode(&batch).unwrap().record(), batch.record());
-    let mut place = MutationBuilder::new(&schema, "system", b"L");
-    let family = schema.family_id("system", "LocationInfo").unwrap();
-    place.family(family).insert((b"", b"Token"), b"1", 1);
-    assert!(matches!(decode(&place.finish()), Err(BodyError::SystemKeyspace(_))));
+    assert!(matches!(decode(&written("LocationInfo")), Err(BodyError::SystemKeyspace(_))));
 }
 
 /// A name that is not UTF-8, the deletion of a super column in a standard family, and so on, have

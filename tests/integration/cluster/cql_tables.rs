@@ -4,6 +4,7 @@ use crate::cluster::nodes::{Cluster, replicated, wait_until};
 use crate::cql::{CqlClient, ERROR};
 use crate::server::Options;
 use std::net::SocketAddr;
+use std::thread;
 
 const CQL_PORT: u16 = 9042;
 
@@ -59,6 +60,32 @@ fn nodes_that_join_have_the_tables_of_the_ring_and_their_rows() {
     client.query("INSERT INTO k.t (n, v) VALUES (1000, 'c') IF NOT EXISTS");
     client.query("ALTER TABLE k.t ADD w int");
     assert_eq!(count(&cluster, 0), ROWS + 1);
+}
+
+#[test]
+fn tables_that_nodes_make_at_the_same_moment_are_all_made() {
+    const ROUNDS: usize = 4;
+    let cluster = Cluster::start(3, replicated(1).with("CqlPort", &CQL_PORT.to_string()));
+    connect(&cluster, 0).query(
+        "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+    );
+    thread::scope(|scope| {
+        for number in 0..3 {
+            let mut client = connect(&cluster, number);
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    client.query(&format!("CREATE TABLE k.t{number}_{round} (n int PRIMARY KEY)"));
+                }
+            });
+        }
+    });
+    let listed = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'k'";
+    for number in 0..3 {
+        wait_until("it knows all of them", || {
+            let text = connect(&cluster, number).query(listed).text();
+            (0..3).all(|of| (0..ROUNDS).all(|round| text.contains(&format!("t{of}_{round}"))))
+        });
+    }
 }
 
 /// A batch of this many rows, the first of which is this one.
