@@ -31,10 +31,10 @@ impl Authority {
 
     /// Writes its certificate, and that of a node with its key, into a directory.
     fn write(&self, directory: &Path) -> Files {
-        self.write_as(CertificateParams::default(), directory)
+        self.write_as(&CertificateParams::default(), directory)
     }
 
-    fn write_as(&self, node: CertificateParams, directory: &Path) -> Files {
+    fn write_as(&self, node: &CertificateParams, directory: &Path) -> Files {
         let path = |name: &str| directory.join(name);
         let files = Files {
             certificate: path("certificate.pem"),
@@ -273,7 +273,7 @@ fn a_mode_without_its_files_is_refused_at_the_start() {
     let uses = |uses: &[ExtendedKeyUsagePurpose]| {
         let mut parameters = CertificateParams::default();
         parameters.extended_key_usages = uses.to_vec();
-        check(Authority::new().write_as(parameters, directory.path()).options(between()))
+        check(Authority::new().write_as(&parameters, directory.path()).options(between()))
     };
     let (server, client) =
         (ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth);
@@ -292,10 +292,10 @@ fn a_client_that_does_not_complete_what_it_has_begun_is_cut_off() {
     let server = Server::start(directory.path(), &options);
     // A handshake that announces 65 KB, and one that says its first byte.
     let record = [&[0x16, 3, 1, 0x40, 0, 1, 0, 0xff, 0xfb][..], &[0; 0x3ffc]].concat();
-    let mut long = connect(server.thrift_address());
-    long.write_all(&record).unwrap();
-    let _ = long.write_all(&[&[0x16, 3, 1, 0x40, 0][..], &[0; 0x4000]].concat());
-    wait_for_end(&mut long);
+    let mut large = connect(server.thrift_address());
+    large.write_all(&record).unwrap();
+    let _ = large.write_all(&[&[0x16, 3, 1, 0x40, 0][..], &[0; 0x4000]].concat());
+    wait_for_end(&mut large);
     let mut short = connect(server.thrift_address());
     short.write_all(&[0x16]).unwrap();
     assert_eq!(wait_for_end(&mut short), 0);
