@@ -278,7 +278,7 @@ fn a_mode_without_its_files_is_refused_at_the_start() {
     let (server, client) =
         (ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth);
     for half in [&server, &client] {
-        let text = uses(&[half.clone()]);
+        let text = uses(std::slice::from_ref(half));
         assert!(text.contains("other nodes would refuse it: "), "{text}");
     }
     assert!(!uses(&[server, client]).contains("refuse"));
