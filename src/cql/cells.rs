@@ -6,7 +6,7 @@ use super::modify::{Change, JsonCell, Operation, Stamp};
 use super::rows::{ELEMENT, MARKER, Row, Slot, element_name, is_multicell};
 use super::terms::{Value, Values};
 use crate::model::cell::{Cell, Expiry, MAX_NAME_LENGTH};
-use crate::model::comparator::composite;
+use crate::model::comparator::{Comparator, composite};
 use crate::model::deletion::Deletion;
 use crate::model::mutation::MutationBuilder;
 use crate::model::table::{Column, ColumnKind, Form, Table};
@@ -25,6 +25,8 @@ pub(super) type CellPlace = (Vec<u8>, Vec<u8>);
 /// Adds cells to a mutation.
 pub(super) struct CellWriter<'w, 'b> {
     pub(super) table: &'w Table,
+    /// Order of the columns of the family.
+    pub(super) comparator: &'w Comparator,
     pub(super) builder: &'w mut MutationBuilder<'b>,
     pub(super) expiry: Option<Expiry>,
     pub(super) stamp: Stamp<'w>,
@@ -184,6 +186,9 @@ impl CellWriter<'_, '_> {
                 name.len()
             )));
         }
+        if is_rest(self.table, column) {
+            self.check_undeclared(column, element)?;
+        }
         if let (Some(lists), CqlType::List(_)) =
             (&mut self.lists, &self.table.columns[column].of_type)
         {
@@ -200,6 +205,22 @@ impl CellWriter<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Fails unless an element of the rest can be a column that is not declared.
+    fn check_undeclared(&self, column: usize, element: &[u8]) -> Result<(), CqlError> {
+        let rest = &self.table.columns[column].name;
+        if element.is_empty() {
+            return Err(CqlError::invalid(format!("An element of {rest} must have a name")));
+        }
+        if let Some(name) = self.table.declared_name(element) {
+            return Err(CqlError::invalid(format!(
+                "{name} is a declared column, not an element of {rest}: change the column"
+            )));
+        }
+        self.comparator.validate(element).map_err(|invalid| {
+            CqlError::invalid(format!("Invalid name of an element of {rest}: {invalid}"))
+        })
     }
 
     /// Adds elements at the end.

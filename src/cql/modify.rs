@@ -403,6 +403,8 @@ impl ModificationPlan {
         (values, stamp): (&Values<'_>, Stamp<'_>),
         read: Option<&Row<'_>>,
     ) -> Result<(), CqlError> {
+        let Some((_, family)) = self.table.stored() else { return Ok(()) };
+        let comparator = family.subcolumn_comparator().unwrap_or(family.comparator());
         let table = &*self.table.table;
         let deletion = Deletion::at(stamp.timestamp, stamp.now);
         if self.deletes_rows {
@@ -411,7 +413,7 @@ impl ModificationPlan {
         }
         let expiry = self.expiry(values, stamp.now)?;
         let lists = read.filter(|_| self.reads()).map(|row| cells::lists(table, row));
-        let mut writer = CellWriter { table, builder, expiry, stamp, deletion, lists };
+        let mut writer = CellWriter { table, comparator, builder, expiry, stamp, deletion, lists };
         let places = targets.rows.places(table);
         places.iter().try_for_each(|place| check_place(table, place))?;
         if let Some(json) = &targets.json {
