@@ -15,6 +15,7 @@ pub(super) fn table(
 ) -> Result<Table, CqlError> {
     let mut defined: BTreeMap<&str, (&ColumnDefinition, CqlType)> = BTreeMap::new();
     for column in &statement.columns {
+        check_name(&column.name)?;
         let of_type = types.resolve(&column.of_type, keyspace)?;
         check_type(&of_type, &column.of_type)?;
         if defined.insert(&column.name, (column, of_type)).is_some() {
@@ -112,6 +113,18 @@ fn compact(
     let value = regular.pop().unwrap_or(empty);
     columns.push(value);
     Ok(Table::of_columns(columns, true))
+}
+
+/// Names that no column can have: a zero byte ends the name in those of the cells of elements, and
+/// is the name of the marker of a row.
+pub(super) fn check_name(name: &str) -> Result<(), CqlError> {
+    if name.contains('\0') {
+        return Err(CqlError::invalid(format!(
+            "Invalid column name {}: it must not contain the character NUL",
+            name.replace('\0', "\\0")
+        )));
+    }
+    Ok(())
 }
 
 /// Types that no column can have.

@@ -250,6 +250,7 @@ fn add(
         };
         return invalid(&format!("Invalid column name {name} because it conflicts with {what}"));
     }
+    definition::check_name(name)?;
     let of_type = (now as &dyn TypeNames).resolve(&column.of_type, keyspace)?;
     definition::check_type(&of_type, &column.of_type)?;
     if of_type.is_multicell() && table.is_compact() {
@@ -350,6 +351,7 @@ fn rename(
     if matches!(table.columns[at].kind, ColumnKind::Static | ColumnKind::Regular) {
         return Err(CqlError::invalid(format!("Cannot rename non PRIMARY KEY part {from}")));
     }
+    definition::check_name(to)?;
     table.columns[at].name.clone_from(to);
     definition.table = Arc::new(table);
     Ok(())
