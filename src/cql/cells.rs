@@ -98,6 +98,11 @@ impl CellWriter<'_, '_> {
             let JsonCell::Value(value) = cell else { continue };
             let is_static = self.table.columns[column].kind == ColumnKind::Static;
             let place = if is_static { &static_place } else { place };
+            if is_rest(self.table, column) {
+                // Columns of Thrift clients that the document does not name stay.
+                self.append(column, place, Some(value.as_deref().map(Cow::Borrowed)))?;
+                continue;
+            }
             self.set(column, place, value.as_deref())?;
         }
         Ok(())
