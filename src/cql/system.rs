@@ -11,8 +11,8 @@ use super::types::NoTypes;
 use crate::config::classes::SnitchName;
 use crate::config::settings::{KeyspaceSettings, SYSTEM_KEYSPACE};
 use crate::model::schema::ColumnFamilySchema;
-use crate::model::table::{ColumnKind, Form, Table};
-use crate::model::types::{UserType, collection};
+use crate::model::table::{Column, ColumnKind, Form, Table, unused_name};
+use crate::model::types::{Native, UserType, collection};
 use crate::schema::{Definitions, DroppedColumn, TableDefinition};
 use crate::service::{NodeView, Service};
 use md5::{Digest, Md5};
@@ -31,6 +31,9 @@ pub(super) const CQL_VERSION: &str = "3.4.4";
 
 /// Keyspace of the schema.
 const SYSTEM_SCHEMA: &str = "system_schema";
+
+/// Form of a table WITH COMPACT STORAGE that has a row for each partition.
+const STATIC_COMPACT: Form = Form::Sparse { has_markers: false, has_rest: false };
 
 /// The tables as CREATE TABLE would make them.
 const DEFINITIONS: &[&str] = &[
@@ -291,14 +294,15 @@ impl Listed<'_> {
     }
 
     fn columns(&self) -> Vec<Values> {
-        let Self { keyspace, name, table, .. } = self;
-        let starts = [0, table.clustering().start];
-        let row = |(at, column): (usize, &crate::model::table::Column)| {
+        let Self { keyspace, name, .. } = self;
+        let table = as_listed(self.table);
+        let clustering = table.clustering().start;
+        let row = |(at, column): (usize, &Column)| {
             let (kind, position, order) = match column.kind {
-                ColumnKind::PartitionKey => ("partition_key", (at - starts[0]) as i32, "none"),
+                ColumnKind::PartitionKey => ("partition_key", at as i32, "none"),
                 ColumnKind::Clustering { is_descending } => {
                     let order = if is_descending { "desc" } else { "asc" };
-                    ("clustering", (at - starts[1]) as i32, order)
+                    ("clustering", (at - clustering) as i32, order)
                 }
                 ColumnKind::Static => ("static", -1, "none"),
                 ColumnKind::Regular => ("regular", -1, "none"),
@@ -318,11 +322,30 @@ impl Listed<'_> {
     }
 }
 
+/// A table as 3.11 lists it. One WITH COMPACT STORAGE that has a row for each partition has its
+/// columns as static ones there, beside a name and a value for each cell: drivers leave those two
+/// out, and take the static columns for regular ones.
+fn as_listed(table: &Table) -> Cow<'_, Table> {
+    if table.form != STATIC_COMPACT {
+        return Cow::Borrowed(table);
+    }
+    let mut listed = table.clone();
+    for column in &mut listed.columns[table.regular()] {
+        column.kind = ColumnKind::Static;
+    }
+    let name = unused_name(&listed.columns, "column1");
+    let order = ColumnKind::Clustering { is_descending: false };
+    listed.columns.insert(table.key_length(), Column::new(name, Native::Text.into(), order));
+    let value = unused_name(&listed.columns, "value");
+    listed.columns.push(Column::new(value, Native::Blob.into(), ColumnKind::Regular));
+    Cow::Owned(listed)
+}
+
 /// The flags of a table, by which drivers know its form.
 fn flags(table: &Table) -> Vec<u8> {
     let is_composite = table.is_composite.0 || table.is_composite.1;
     let flags: &[&str] = match table.form {
-        Form::Sparse { has_markers: false, has_rest: false } => &[],
+        STATIC_COMPACT => &[],
         Form::Sparse { .. } => &["compound"],
         Form::Dense if is_composite || table.in_super_name > 0 => &["compound", "dense"],
         Form::Dense => &["dense"],

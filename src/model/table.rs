@@ -315,7 +315,7 @@ impl fmt::Debug for Table {
 }
 
 /// A name that no column has.
-fn unused_name(columns: &[Column], name: &str) -> String {
+pub fn unused_name(columns: &[Column], name: &str) -> String {
     let taken: BTreeSet<&str> = columns.iter().map(|column| column.name.as_str()).collect();
     let numbered = (1..).map(|number| format!("{name}{number}"));
     let mut names = std::iter::once(name.to_owned()).chain(numbered);
