@@ -4,6 +4,7 @@
 use super::error::CqlError;
 use crate::base::bytes::{ByteReader, ByteWriter, Malformed};
 use crate::model::cell::Cell;
+use crate::model::table::Table;
 
 /// Version of the form.
 const VERSION: u8 = 1;
@@ -19,6 +20,11 @@ impl Place {
     /// The place of a cell.
     pub(super) fn of(cell: &Cell) -> Self {
         Self { super_name: cell.super_name().to_vec(), name: cell.name().to_vec() }
+    }
+
+    /// Its name on the first level of a partition.
+    pub(super) fn outer_name(&self, table: &Table) -> &Vec<u8> {
+        if table.in_super_name > 0 { &self.super_name } else { &self.name }
     }
 }
 

@@ -18,7 +18,7 @@ use super::rows::{Partition, Row, drop_hidden};
 use super::selection::{Context, Selection};
 use super::tables::TableRef;
 use super::terms::{Expression, Typing, Values};
-use super::windows::{Resumed, RowSet, Window};
+use super::windows::{RowSet, Window, directed};
 use crate::base::context::RequestContext;
 use crate::model::cell::Cell;
 use crate::model::comparator::composite;
@@ -479,38 +479,34 @@ impl<'r> Reader<'r> {
         };
         let mut has_rows = after.is_some();
         for window in self.ordered_windows() {
-            let passed = window.passed(self.family(), table, after.as_ref(), is_reversed);
-            let Resumed::After(mut passed) = passed else { continue };
-            let resumes_within = after.take().filter(|_| table.form == Form::Dense);
+            let mut at_a_time = 0;
             loop {
-                let wanted = output.rows_wanted().min(ROWS_AT_A_TIME);
-                let slice = window.slice(self.family(), passed.as_deref(), is_reversed, wanted);
-                let asked = slice.asked_names().map_or(slice.limit(), <[_]>::len);
+                // Names of which few are rows are read in ever longer lists.
+                at_a_time = output.rows_wanted().max(at_a_time * 2).min(ROWS_AT_A_TIME);
+                let places = (table, self.family());
+                let slice = window.slice(places, after.as_ref(), is_reversed, at_a_time);
+                let Some(slice) = slice else { break };
                 let mut found = self.read(key, &slice).await?;
-                let is_last = found.count < asked || asked == 0 || window.is_bounded();
-                let last_name = found.cells.last().filter(|_| !is_last);
-                let last_name = last_name.map(|it| window.name_of(table, it).to_vec());
+                // They ascend in each super column of an answer that has several.
+                let turns = table.form == Form::Dense && table.in_super_name > 0;
+                if slice.is_reversed() && slice.super_name().is_none() && turns {
+                    reverse_columns(self.family(), &mut found.cells);
+                }
+                let end = window.end_of(table, &slice, &found, is_reversed);
                 let own_statics = take_statics(table, &mut found.cells);
                 if !own_statics.is_empty() {
                     statics = own_statics;
                 }
                 drop_hidden(table, &mut found.cells);
-                let family = self.family();
-                if is_reversed && table.form == Form::Dense && table.in_super_name > 0 {
-                    reverse_columns(family, &mut found.cells);
-                }
-                let cells = &found.cells;
+                let (family, cells) = (self.family(), &found.cells);
                 let partition = Partition { table, family, key, statics: &statics, cells };
                 let mut groups = partition.groups();
-                if is_reversed && window.is_bounded() {
+                if is_reversed && !slice.is_reversed() {
                     groups.reverse();
                 }
                 for group in groups {
                     let last = &cells[group.end - 1];
-                    let name = window.name_of(table, last);
-                    if passed.as_deref().is_some_and(|passed| window.is_same(family, passed, name))
-                        && !is_after(family, last, resumes_within.as_ref(), is_reversed)
-                    {
+                    if after.as_ref().is_some_and(|after| !self.is_after(last, after)) {
                         continue;
                     }
                     has_rows = true;
@@ -519,10 +515,10 @@ impl<'r> Reader<'r> {
                         return Ok(!output.is_done());
                     }
                 }
-                if is_last {
+                if end.is_none() {
                     break;
                 }
-                passed = last_name;
+                after = end;
                 tokio::task::yield_now().await;
             }
         }
@@ -538,6 +534,18 @@ impl<'r> Reader<'r> {
         let (windows, last) = (self.windows, self.windows.len().saturating_sub(1));
         let is_reversed = self.plan.is_reversed;
         (0..windows.len()).map(move |at| &windows[if is_reversed { last - at } else { at }])
+    }
+
+    /// Whether the row of a cell is after a place.
+    fn is_after(&self, cell: &Cell, place: &Place) -> bool {
+        let family = self.family();
+        let order = match self.plan.table.table.form {
+            Form::Dense => family.compare(cell.place(), (&place.super_name, &place.name)),
+            Form::Sparse { .. } => {
+                family.comparator().compare(cell.super_name(), &place.super_name)
+            }
+        };
+        directed(order, self.plan.is_reversed).is_gt()
     }
 
     async fn read_statics(&self, key: &RowKey) -> Result<Vec<Cell>, CqlError> {
@@ -578,9 +586,13 @@ impl<'r> Reader<'r> {
         }
         let table = &*self.plan.table.table;
         let Some(window) = self.windows.first() else { return Ok(()) };
+        let places = (table, self.family());
         let few = if self.plan.wants_few() { 2 } else { ROWS_OF_SCANNED };
         let rows = output.rows_wanted().min(few);
-        let slice = window.slice(self.family(), None, self.plan.is_reversed, rows);
+        // A partition that has none of the first names may have others.
+        let limit = if window.is_range() { rows } else { usize::MAX };
+        let slice = window.slice(places, None, self.plan.is_reversed, limit);
+        let Some(slice) = slice else { return Ok(()) };
         // The fewer rows the first partitions have, the more are read at a time.
         let most = output.rows_wanted().min(PARTITIONS_AT_A_TIME);
         let mut partitions = if rows > 2 { most.min(PARTITIONS_AT_FIRST) } else { most };
@@ -597,7 +609,7 @@ impl<'r> Reader<'r> {
                     continue;
                 }
                 passed = None;
-                let is_cut = !window.is_bounded() && found.count >= slice.limit();
+                let is_cut = found.count >= slice.limit();
                 let end = found.cells.last().map(Place::of);
                 let own_statics = take_statics(table, &mut found.cells);
                 drop_hidden(table, &mut found.cells);
@@ -654,23 +666,10 @@ impl<'r> Reader<'r> {
     }
 }
 
-/// Turns the columns of each super column round: they ascend in any answer.
+/// Turns the columns of each super column round.
 fn reverse_columns(family: &ColumnFamilySchema, cells: &mut [Cell]) {
     let is_same = |a: &Cell, b: &Cell| family.is_one_super_column(a.super_name(), b.super_name());
     cells.chunk_by_mut(is_same).for_each(<[Cell]>::reverse);
-}
-
-/// Whether a row of a super column is after the place where the last page ended within it.
-fn is_after(
-    family: &ColumnFamilySchema,
-    cell: &Cell,
-    place: Option<&Place>,
-    is_reversed: bool,
-) -> bool {
-    place.is_some_and(|place| {
-        let order = family.compare(cell.place(), (&place.super_name, &place.name));
-        if is_reversed { order.is_lt() } else { order.is_gt() }
-    })
 }
 
 /// Takes the cells of the static columns, which come before all others, from those of a partition.

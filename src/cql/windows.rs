@@ -5,14 +5,13 @@
 
 use super::error::CqlError;
 use super::paging::Place;
-use crate::model::cell::Cell;
 use crate::model::comparator::Comparator;
 use crate::model::comparator::composite::{self, STATIC};
 use crate::model::deletion::Deletion;
 use crate::model::mutation::MutationBuilder;
 use crate::model::range_deletion::MAX_BOUND_LENGTH;
 use crate::model::schema::ColumnFamilySchema;
-use crate::model::slice::Slice;
+use crate::model::slice::{RowSlice, Slice};
 use crate::model::table::{ColumnKind, Form, Table};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
@@ -380,15 +379,6 @@ pub(super) fn slice_of_rows(
     }
 }
 
-/// Where a reader goes on in a window.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Resumed {
-    /// The window is passed.
-    Never,
-    /// After this name, or at the beginning.
-    After(Option<Vec<u8>>),
-}
-
 /// Some names of one level of a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Window {
@@ -426,44 +416,54 @@ impl Window {
         by_super.then_with(|| below.compare(&first(self), &first(other)))
     }
 
-    /// The slice of at most this many names after the last one that was read.
+    /// The slice of at most this many names after the last row that was read; `None` if none are
+    /// left. In a range that row comes again.
     pub(super) fn slice(
         &self,
-        family: &ColumnFamilySchema,
-        after: Option<&[u8]>,
+        (table, family): (&Table, &ColumnFamilySchema),
+        after: Option<&Place>,
         is_reversed: bool,
         limit: usize,
-    ) -> Slice {
+    ) -> Option<Slice> {
         let super_name = self.super_name.as_deref();
+        let after = match (super_name, after) {
+            (_, None) => None,
+            (None, Some(place)) => Some(place.outer_name(table)),
+            (Some(own), Some(place)) => {
+                match directed(family.comparator().compare(own, &place.super_name), is_reversed) {
+                    Ordering::Less => return None,
+                    Ordering::Equal => Some(&place.name),
+                    Ordering::Greater => None,
+                }
+            }
+        };
         let order = family.comparator_below(super_name);
+        let is_before = |a: &[u8], b: &[u8]| directed(order.compare(a, b), is_reversed).is_lt();
         match &self.part {
-            Part::Row => Slice::all(None),
+            Part::Row => after.is_none().then(|| Slice::all(None)),
             Part::Names(names) => {
-                let is_left = |name: &&Vec<u8>| {
-                    after.is_none_or(|after| {
-                        let passed = if is_reversed { Ordering::Less } else { Ordering::Greater };
-                        order.compare(name, after) == passed
-                    })
-                };
+                let is_left = |name: &&Vec<u8>| after.is_none_or(|after| is_before(after, name));
                 let left = names.iter().filter(is_left);
                 let count = left.clone().count();
                 let skipped = if is_reversed { count.saturating_sub(limit) } else { 0 };
                 let names = left.skip(skipped).take(limit).map(Vec::as_slice);
-                Slice::names(family, super_name, names)
+                (count > 0).then(|| Slice::names(family, super_name, names))
             }
             Part::Range(low, high) => {
                 let (first, last) = if is_reversed { (high, low) } else { (low, high) };
-                let first = after.unwrap_or(first);
-                // The name that was read last comes again.
+                if after.is_some_and(|after| !last.is_empty() && is_before(last, after)) {
+                    return None;
+                }
+                let is_within = |after: &&Vec<u8>| first.is_empty() || !is_before(after, first);
+                let after = after.filter(is_within);
                 let limit = limit.saturating_add(usize::from(after.is_some()));
-                Slice::range(super_name, first, last, is_reversed, limit)
+                Some(Slice::range(super_name, after.unwrap_or(first), last, is_reversed, limit))
             }
         }
     }
 
-    /// Whether one read finds all of it.
-    pub(super) fn is_bounded(&self) -> bool {
-        matches!(self.part, Part::Names(_) | Part::Row)
+    pub(super) fn is_range(&self) -> bool {
+        matches!(self.part, Part::Range(..))
     }
 
     /// Whether it begins at the beginning of a partition.
@@ -471,42 +471,34 @@ impl Window {
         self.super_name.is_none() && matches!(&self.part, Part::Range(start, _) if start.is_empty())
     }
 
-    /// The name of a cell on the level of the window.
-    pub(super) fn name_of<'c>(&self, table: &Table, cell: &'c Cell) -> &'c [u8] {
-        if self.super_name.is_none() && table.in_super_name > 0 {
-            cell.super_name()
-        } else {
-            cell.name()
-        }
-    }
-
-    /// Whether two names of the level are one.
-    pub(super) fn is_same(&self, family: &ColumnFamilySchema, one: &[u8], other: &[u8]) -> bool {
-        family.comparator_below(self.super_name.as_deref()).compare(one, other).is_eq()
-    }
-
-    /// Where a reader goes on in the window that has passed a place.
-    pub(super) fn passed(
+    /// The place up to which an answer to a slice has all; `None` if that is the end of the window.
+    pub(super) fn end_of(
         &self,
-        family: &ColumnFamilySchema,
         table: &Table,
-        after: Option<&Place>,
+        slice: &Slice,
+        found: &RowSlice,
         is_reversed: bool,
-    ) -> Resumed {
-        let Some(Place { super_name, name }) = after else { return Resumed::After(None) };
-        if self.part == Part::Row {
-            return Resumed::Never;
-        }
-        let Some(own) = &self.super_name else {
-            let passed = if table.in_super_name > 0 { super_name } else { name };
-            return Resumed::After(Some(passed.clone()));
+    ) -> Option<Place> {
+        let (Part::Names(names), Some(asked)) = (&self.part, slice.asked_names()) else {
+            let last = found.cells.last().filter(|_| found.count >= slice.limit());
+            return last.map(Place::of);
         };
-        let order = family.comparator().compare(own, super_name);
-        let order = if is_reversed { order.reverse() } else { order };
-        match order {
-            Ordering::Less => Resumed::Never,
-            Ordering::Equal => Resumed::After(Some(name.clone())),
-            Ordering::Greater => Resumed::After(None),
-        }
+        let (last, reached) = if is_reversed {
+            (names.first()?, asked.first()?)
+        } else {
+            (names.last()?, asked.last()?)
+        };
+        (**reached != **last).then(|| match &self.super_name {
+            Some(own) => Place { super_name: own.clone(), name: reached.to_vec() },
+            None if table.in_super_name > 0 => {
+                Place { super_name: reached.to_vec(), name: Vec::new() }
+            }
+            None => Place { super_name: Vec::new(), name: reached.to_vec() },
+        })
     }
+}
+
+/// An order in the direction of a reader.
+pub(super) fn directed(order: Ordering, is_reversed: bool) -> Ordering {
+    if is_reversed { order.reverse() } else { order }
 }

@@ -30,7 +30,7 @@ fn scripts_of_statements() {
 }
 
 #[derive(goldenscript::Command)]
-enum Command {
+pub(super) enum Command {
     /// Runs a statement. With `page` a result is read in pages of so many rows.
     Cql {
         statement: String,
@@ -63,7 +63,7 @@ enum Command {
     Restart,
 }
 
-struct World {
+pub(super) struct World {
     server: Server,
     thrift: Client,
     address: SocketAddr,
@@ -72,7 +72,7 @@ struct World {
 }
 
 impl World {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let [port] = free_ports();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -87,7 +87,7 @@ impl World {
     }
 
     /// All pages of the answer to a statement.
-    fn query(&mut self, statement: &str, page: Option<i32>) -> String {
+    pub(super) fn query(&mut self, statement: &str, page: Option<i32>) -> String {
         let mut shown = String::new();
         let mut state: Option<Vec<u8>> = None;
         loop {

@@ -11,6 +11,7 @@ mod cli;
 mod config;
 mod coordinator;
 mod cql;
+mod cql_pages;
 mod gossip;
 mod member;
 mod repair;
