@@ -36,9 +36,9 @@ struct Query {
 }
 
 impl Query {
-    fn restrict(&mut self, text: String, holds: impl Fn(&Row) -> bool) {
+    fn restrict(&mut self, text: &str, holds: impl Fn(&Row) -> bool) {
         self.text.push_str(if self.text.is_empty() { " WHERE " } else { " AND " });
-        self.text.push_str(&text);
+        self.text.push_str(text);
         self.rows.retain(holds);
     }
 }
@@ -82,7 +82,7 @@ impl Table {
         let (first, second) = (rng.i64(0..VALUES), rng.i64(0..VALUES));
         let (operator, allows) = operator(rng);
         let text = format!("({c}, {d}) {operator} ({first}, {})", self.second(second));
-        query.restrict(text, |row| allows((row.1, row.2).cmp(&(first, second))));
+        query.restrict(&text, |row| allows((row.1, row.2).cmp(&(first, second))));
     }
 
     /// Restricts one column after the other.
@@ -93,14 +93,14 @@ impl Table {
             0 => {
                 let (operator, allows) = operator(rng);
                 let bound = list[0];
-                query.restrict(format!("{c} {operator} {bound}"), |row| allows(row.1.cmp(&bound)));
+                query.restrict(&format!("{c} {operator} {bound}"), |row| allows(row.1.cmp(&bound)));
                 return;
             }
-            1 => query.restrict(format!("{c} = {}", list[0]), |row| row.1 == list[0]),
+            1 => query.restrict(&format!("{c} = {}", list[0]), |row| row.1 == list[0]),
             _ => {
                 let text: Vec<String> = list.iter().map(i64::to_string).collect();
                 let text = format!("{c} IN ({})", text.join(", "));
-                query.restrict(text, |row| list.contains(&row.1));
+                query.restrict(&text, |row| list.contains(&row.1));
             }
         }
         let list = some_values(rng);
@@ -109,12 +109,12 @@ impl Table {
             1 => {
                 let (operator, allows) = operator(rng);
                 let text = format!("{d} {operator} {}", self.second(list[0]));
-                query.restrict(text, |row| allows(row.2.cmp(&list[0])));
+                query.restrict(&text, |row| allows(row.2.cmp(&list[0])));
             }
             _ => {
                 let text: Vec<&str> = list.iter().map(|it| self.second(*it)).collect();
                 let text = format!("{d} IN ({})", text.join(", "));
-                query.restrict(text, |row| list.contains(&row.2));
+                query.restrict(&text, |row| list.contains(&row.2));
             }
         }
     }
@@ -126,7 +126,7 @@ impl Table {
         let is_scan = rng.u8(..3) == 0;
         if !is_scan {
             let key = rng.choice(["a", "b", "c"]).unwrap();
-            query.restrict(format!("{k} = '{key}'"), |row| row.0 == key);
+            query.restrict(&format!("{k} = '{key}'"), |row| row.0 == key);
         }
         match rng.u8(..4) {
             0 => self.restrict_pairs(&mut query, rng),
