@@ -278,3 +278,29 @@ fn a_password_that_the_command_has_set_is_kept_as_a_hash() {
     client.login(KEYSPACE, &credentials("Elvis Presley", "all shook up")).unwrap();
     client.login(KEYSPACE, &credentials("jsmith", "havebadpass")).unwrap();
 }
+
+#[test]
+fn passwords_of_tools_need_not_stand_on_the_command_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path(), None, PLAIN);
+    let port = server.thrift_address().port().to_string();
+    let run = |password: Option<&str>, tool: &[&str]| {
+        let mut command = Command::new(program());
+        command.args(tool).args(["-p", &port, "--username", "jsmith"]);
+        command.env_remove("ALEXANDRA_PASSWORD").stdin(Stdio::null());
+        command.envs(password.map(|it| ("ALEXANDRA_PASSWORD", it)));
+        let output = command.output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+    };
+    let statement = format!("set {STANDARD}['row']['column'] = 'value'");
+    let cli = ["cli", "--admin-port", "0", "-k", KEYSPACE, "-e", &statement];
+    let stress = ["stress", "insert", "--rows", "10"];
+    for tool in [&cli[..], &stress] {
+        let (is_well, text) = run(Some("havebadpass"), tool);
+        assert!(is_well, "{text}");
+        assert!(!run(Some("wrong"), tool).0);
+    }
+    let (_, text) = run(None, &cli);
+    assert!(text.contains("there is no password: give it as ALEXANDRA_PASSWORD"), "{text}");
+}
