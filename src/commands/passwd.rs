@@ -67,6 +67,11 @@ fn read_password() -> Result<String, String> {
     if password.is_empty() { Err("there is no password".to_owned()) } else { Ok(password) }
 }
 
+/// The error for a login without a password.
+pub(super) fn no_password() -> String {
+    format!("there is no password: give it as {PASSWORD_VARIABLE} or by --password")
+}
+
 /// The password of a login: as given, else from the environment, where other users of the machine
 /// do not see it, else asked for.
 pub(super) fn password_of_login(given: Option<String>) -> Result<String, Failure> {
@@ -75,9 +80,7 @@ pub(super) fn password_of_login(given: Option<String>) -> Result<String, Failure
         return Ok(password);
     }
     if !io::stdin().is_terminal() {
-        return Err(Failure::new(format_args!(
-            "there is no password: give it as {PASSWORD_VARIABLE} or by --password"
-        )));
+        return Err(Failure::new(no_password()));
     }
     rpassword::prompt_password("Password: ")
         .map_err(|error| Failure::new(format_args!("cannot read a password: {error}")))

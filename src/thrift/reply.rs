@@ -175,7 +175,7 @@ impl Reply<'_> {
     pub(super) fn refuse(self, why: &str) {
         match field_of(self.method, self.head.version, Exception::InvalidRequest) {
             Some(_) => self.fail(&ServiceError::invalid(why.to_owned())),
-            // What such a call can carry.
+            // The method declares no exception with a text.
             None => self.head.protocol_error(why, self.out),
         }
     }

@@ -104,7 +104,7 @@ fn each_port_takes_what_its_element_allows() {
         assert!(why.contains("this port takes TLS alone (ThriftTls)"), "{why}");
     }
     let statements = "show cluster name; show keyspaces;";
-    // What such a call can carry.
+    // A method without an exception of its own.
     let refused = Client::connect(address).describe_version();
     let Err(CallError::Application { why, .. }) = refused else { panic!("{refused:?}") };
     assert!(why.contains("this port takes TLS alone (ThriftTls)"), "{why}");

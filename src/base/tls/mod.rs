@@ -191,7 +191,7 @@ impl Nodes {
         let shared = Arc::new(roots.clone());
         let verifier = WebPkiClientVerifier::builder_with_provider(shared, provider()).build()?;
         if let Some((own, rest)) = chain.split_first() {
-            // As others will: in both of its parts.
+            // Other nodes check it as that of a client and as that of a server.
             let (now, any) = (UnixTime::now(), ServerName::from(IpAddr::from([0; 4])));
             verifier.verify_client_cert(own, rest, now)?;
             AnyNode::new(roots.clone()).verify_server_cert(own, rest, &any, &[], now)?;
@@ -236,8 +236,8 @@ impl Guard {
     }
 }
 
-/// Trust of a client in certificates that some authorities have signed. Parsed from the
-/// path of their certificates.
+/// Configuration of a client that accepts certificates of some authorities. Parsed from the path of
+/// a file with theirs.
 #[derive(Debug, Clone)]
 pub struct Trust(Arc<ClientConfig>);
 
@@ -254,7 +254,7 @@ impl FromStr for Trust {
 impl Trust {
     /// A session with a server, which begins with its first bytes.
     pub fn session(&self, server: IpAddr) -> io::Result<ClientConnection> {
-        // No certificate is asked for its names.
+        // Names in certificates are not checked.
         ClientConnection::new(Arc::clone(&self.0), server.into()).map_err(io::Error::other)
     }
 }
@@ -302,7 +302,7 @@ fn dialing(
     Ok(config.with_custom_certificate_verifier(Arc::new(AnyNode::new(roots))))
 }
 
-/// Trusts whoever has a certificate of the authority, whatever its name.
+/// Accepts every certificate that the authority has signed. Names are not checked.
 #[derive(Debug)]
 struct AnyNode {
     roots: RootCertStore,

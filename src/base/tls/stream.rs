@@ -58,7 +58,7 @@ impl Stream {
         ready!(self.socket.poll_peek(context, &mut peeked))?;
         match peeked.filled() {
             [HANDSHAKE] => {}
-            // It ends here, as that of whoever tries whether the port is there.
+            // The peer has closed it, as a probe of the port does.
             [] => return Poll::Ready(Ok(true)),
             _ => return Poll::Ready(Ok(mode == Mode::Optional)),
         }

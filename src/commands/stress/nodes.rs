@@ -4,7 +4,7 @@ use super::trouble::{Trouble, TroubleKind};
 use crate::base::tls::Trust;
 use crate::client::Client;
 use crate::commands::output::Failure;
-use crate::commands::passwd::PASSWORD_VARIABLE;
+use crate::commands::passwd::{PASSWORD_VARIABLE, no_password};
 use crate::thrift::idl::{
     ConsistencyLevel, DescribeKeyspaceArgs, Exception, GetStringListPropertyArgs,
 };
@@ -128,7 +128,8 @@ impl Place {
             Client::connect((host, port), self.framed, self.trust.as_ref()).map_err(failed)?;
         if let Some(username) = &self.username {
             let password = self.password.clone().or_else(|| env::var(PASSWORD_VARIABLE).ok());
-            client.login(&self.keyspace, username, &password.unwrap_or_default())?;
+            let missing = || Trouble::new(TroubleKind::Connection, no_password());
+            client.login(&self.keyspace, username, &password.ok_or_else(missing)?)?;
         }
         Ok(client)
     }

@@ -294,7 +294,7 @@ where
 
     fn resolve(&mut self) -> Result<bool, CoordinatorError> {
         let replica = &self.coordinator.replica;
-        // Whoever applies a change tells all participants.
+        // A node that applies a change tells all participants.
         let is_applied =
             self.proposed.iter().any(|kept| replica.was_told_to_keep(&self.name, kept));
         Ok(is_applied)
