@@ -199,12 +199,13 @@ const TICKS: i64 = 10;
 /// Ticks of 100 nanoseconds from the start of the Gregorian calendar to the Unix epoch.
 const GREGORIAN: i64 = 0x01B2_1DD2_1381_4000;
 
-/// The least or the greatest UUID of a millisecond, by the order of `timeuuid`.
+/// The least or the greatest UUID of a millisecond, by the order of `timeuuid`. Unlike in 3.11, its
+/// bytes are unsigned: so the files of 0.6 are sorted.
 fn timeuuid_at(millis: i64, is_greatest: bool) -> [u8; 16] {
     let ticks = millis.wrapping_mul(10_000).wrapping_add(GREGORIAN);
     let ticks = ticks.wrapping_add(if is_greatest { 9_999 } else { 0 }) as u64;
     let high = (ticks << 32) | (ticks >> 16 & 0xffff_0000) | 0x1000 | (ticks >> 48 & 0x0fff);
-    let low = if is_greatest { 0x7f7f_7f7f_7f7f_7f7f } else { 0x8080_8080_8080_8080_u64 };
+    let low = if is_greatest { u64::MAX } else { 0 };
     (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
 }
 

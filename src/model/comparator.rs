@@ -254,7 +254,7 @@ fn compare_longs(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-fn compare_lexical_uuids(a: &[u8], b: &[u8]) -> Ordering {
+pub(super) fn compare_lexical_uuids(a: &[u8], b: &[u8]) -> Ordering {
     match (halves(a), halves(b)) {
         (Some(x), Some(y)) => x.cmp(&y),
         _ => a.len().cmp(&b.len()).then_with(|| a.cmp(b)),
@@ -266,7 +266,7 @@ fn halves(uuid: &[u8]) -> Option<(i64, i64)> {
     Some(((number >> 64) as i64, number as i64))
 }
 
-fn compare_time_uuids(a: &[u8], b: &[u8]) -> Ordering {
+pub(super) fn compare_time_uuids(a: &[u8], b: &[u8]) -> Ordering {
     match (uuid_time(a), uuid_time(b)) {
         (Some(x), Some(y)) => x.cmp(&y).then_with(|| a.cmp(b)),
         _ => a.len().cmp(&b.len()).then_with(|| a.cmp(b)),

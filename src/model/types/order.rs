@@ -6,6 +6,7 @@
 
 use super::collection::{Kind, elements};
 use super::{CqlType, Decimal, Native, tuple};
+use crate::model::comparator::{compare_lexical_uuids, compare_time_uuids};
 use std::cmp::Ordering;
 
 /// An element or field, null, or malformed bytes.
@@ -25,7 +26,8 @@ impl CqlType {
             Self::Tuple(types) => compare_tuples(types.iter(), a, b),
             Self::User(user) => compare_tuples(user.fields.iter().map(|(_, it)| it), a, b),
             Self::Frozen(inner) => inner.compare(a, b),
-            Self::Custom(_) => a.cmp(b),
+            // The only class without a type of its own is `LexicalUUIDType`.
+            Self::Custom(_) => compare_lexical_uuids(a, b),
         }
     }
 
@@ -102,7 +104,7 @@ fn compare_native(native: Native, a: &[u8], b: &[u8]) -> Ordering {
         }
         Native::Double => compare_sized(a, b, |it: &[u8; 8]| float_rank(f64::from_be_bytes(*it))),
         Native::Uuid => compare_sized(a, b, uuid_rank),
-        Native::Timeuuid => compare_sized(a, b, timeuuid_rank),
+        Native::Timeuuid => compare_time_uuids(a, b),
         Native::Varint => compare_varints(a, b),
         Native::Decimal => match (Decimal::decode(a), Decimal::decode(b)) {
             (Some(x), Some(y)) => x.compare(&y),
@@ -147,12 +149,6 @@ fn uuid_time(uuid: &[u8; 16]) -> u64 {
 fn uuid_rank(uuid: &[u8; 16]) -> (u8, u64, u128) {
     let version = uuid[6] >> 4;
     (version, if version == 1 { uuid_time(uuid) } else { 0 }, u128::from_be_bytes(*uuid))
-}
-
-/// By time, then by signed bytes of the second half.
-fn timeuuid_rank(uuid: &[u8; 16]) -> (i64, [i8; 8]) {
-    let low = uuid.last_chunk().map_or([0; 8], |low: &[u8; 8]| low.map(|byte| byte as i8));
-    (uuid_time(uuid) as i64, low)
 }
 
 /// By value: what fills up the front makes no difference.

@@ -128,6 +128,8 @@ fn keyspace() -> String {
     format!(
         r#"<Keyspace Name="{KEYSPACE}">
       <ColumnFamily Name="posts" CompareWith="UTF8Type"/>
+      <ColumnFamily Name="events" CompareWith="TimeUUIDType"/>
+      <ColumnFamily Name="links" CompareWith="LexicalUUIDType" ColumnType="Super"/>
       <ColumnFamily Name="timeline" CompareWith="LongType"/>
       <ColumnFamily Name="comments" ColumnType="Super" CompareWith="LongType"
                     CompareSubcolumnsWith="UTF8Type"/>
