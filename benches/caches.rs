@@ -1,4 +1,4 @@
-//! What a read costs by the cache that answers it: nanoseconds of one processor for each call,
+//! Costs of a read by the cache that answers it: nanoseconds of one processor for each call,
 //! which other processes on the machine do not add to.
 //! `cargo bench --bench caches`
 #![allow(clippy::print_stdout, reason = "a bench tells its figures")]

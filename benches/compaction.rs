@@ -1,4 +1,4 @@
-//! What compaction strategies cost and give, on typical data: a simulation without disk, whose
+//! Costs and gains of compaction strategies on typical data: a simulation without disk, whose
 //! figures are the same on every machine. `cargo bench --bench compaction`
 //!
 //! Memtables, SSTables and merges are those of the storage core in small: a table is a sorted list
@@ -64,7 +64,7 @@ impl Table {
     }
 }
 
-/// What to merge, and into what.
+/// Files to merge, and into what.
 #[derive(Debug)]
 struct Merge {
     inputs: Vec<usize>,

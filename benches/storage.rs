@@ -1,4 +1,4 @@
-//! What the storage core itself costs, without network and threads of clients: nanoseconds for each
+//! Costs of the storage core itself, without network and threads of clients: nanoseconds for each
 //! call, one thread. `cargo bench --bench storage`
 #![allow(clippy::print_stdout, reason = "a bench tells its figures")]
 

@@ -3,7 +3,7 @@
 use super::engine::Kind;
 use std::path::PathBuf;
 
-/// What to measure, and how thoroughly.
+/// Things to measure, and how thoroughly.
 #[derive(Debug, Clone)]
 pub(crate) struct Arguments {
     /// Records of a store.

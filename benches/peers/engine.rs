@@ -1,4 +1,4 @@
-//! What every engine of the comparison can do, and how it is set up.
+//! Abilities of every engine of the comparison, and how it is set up.
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,7 @@ pub(crate) trait Engine: Send + Sync {
     fn compact(&mut self);
 }
 
-/// What all engines are told alike.
+/// Settings that all engines are told alike.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) directory: PathBuf,

@@ -1,4 +1,4 @@
-//! What the operating system tells of this process and its files.
+//! Figures of the operating system on this process and its files.
 
 use rustix::fs::{Advice, fadvise};
 use rustix::time::{ClockId, clock_gettime};
@@ -16,7 +16,7 @@ const IDLE_CPU: Duration = Duration::from_millis(8);
 /// Folder of our commit log.
 pub(crate) const COMMIT_LOG: &str = "commitlog";
 
-/// What the log files of fjall and RocksDB end in.
+/// Endings of the log files of fjall and RocksDB.
 const LOGS: [&str; 2] = ["jnl", "log"];
 
 /// CPU time of all threads of the process.

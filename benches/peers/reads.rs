@@ -16,7 +16,7 @@ const SLICE: usize = 10;
 /// Reads after which the operating system's cache is dropped, in the line about that.
 const FROM_DISK: u32 = 2000;
 
-/// What the files are like: as the engine leaves them after writes at random, and after it was
+/// State of the files: as the engine leaves them after writes at random, and after it was
 /// told to compact.
 const STATES: [&str; 2] = ["as loaded", COMPACTED];
 const COMPACTED: &str = "compacted";

@@ -6,7 +6,7 @@ pub(crate) const VALUE_BYTES: usize = 100;
 /// Bytes of a key.
 pub(crate) const KEY_BYTES: usize = 20;
 
-/// What a client gave for a record.
+/// Content of a record as a client gave it.
 pub(crate) const RECORD_BYTES: usize = KEY_BYTES + VALUE_BYTES;
 
 /// Columns of a row in the lines about rows.

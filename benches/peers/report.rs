@@ -4,7 +4,7 @@ use super::engine::Kind;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// What a figure counts. Less is better for all of them.
+/// Unit of a figure. Less is better for all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// Nanoseconds.
@@ -16,7 +16,7 @@ pub(crate) enum Unit {
 /// One measurement of one engine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
-    /// What passed on the clock for each operation, in nanoseconds; or the factor.
+    /// Time on the clock for each operation, in nanoseconds; or the factor.
     pub(crate) figure: f64,
     /// CPU time of all threads for each operation, in nanoseconds.
     pub(crate) cpu: Option<f64>,

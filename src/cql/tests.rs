@@ -212,7 +212,7 @@ impl Client {
         answer
     }
 
-    /// What is sent before the server closes the connection.
+    /// Bytes that are sent before the server closes the connection.
     async fn last_words(&mut self) -> Vec<u8> {
         let mut words = Vec::new();
         let end = self.stream.read_to_end(&mut words);

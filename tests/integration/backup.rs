@@ -16,7 +16,7 @@ const DOCUMENT: &str = include_str!("../../docs/backup.md");
 /// Twice as long as the log needs to note another time.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// What a command has printed, and whether it succeeded.
+/// Output of a command, and whether it succeeded.
 #[derive(Debug)]
 struct Ended {
     success: bool,

@@ -51,7 +51,7 @@ impl Language {
             .unwrap()
     }
 
-    /// What a program prints; it must succeed.
+    /// Output of a program; it must succeed.
     fn output(self, program: &str, server: &Server, arguments: &[&str]) -> String {
         let output = self.run(program, server.thrift_address(), arguments);
         assert!(
@@ -160,7 +160,7 @@ fn two_languages_share_one_blog_and_a_crash_takes_nothing_from_it() {
     assert!(pages(&server)[0].contains("After the crash"));
 }
 
-/// What a command prints, in both languages.
+/// Output of a command, in both languages.
 fn same(server: &Server, arguments: &[&str]) -> String {
     let [python, ruby] = LANGUAGES.map(|language| language.blog(server, arguments));
     assert_eq!(python, ruby, "{arguments:?}");

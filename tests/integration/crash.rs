@@ -40,7 +40,7 @@ type Place = (&'static str, Vec<u8>, Vec<u8>);
 /// All columns of a row, in all column families, with timestamp and value.
 type Row = BTreeMap<Place, (i64, Vec<u8>)>;
 
-/// What a write does to a row.
+/// Change of a row by a write.
 #[derive(Debug, Clone)]
 enum Change {
     Put(Place, Vec<u8>),
@@ -124,7 +124,7 @@ struct Writer {
     last_timestamp: i64,
     /// As acknowledged.
     rows: HashMap<String, Row>,
-    /// What the call under way makes of the rows that it changes.
+    /// Values that the call under way gives to the rows that it changes.
     pending: HashMap<String, Row>,
 }
 

@@ -24,7 +24,7 @@ use std::process::Command;
 const FORMATS: [&str; 3] =
     ["tests/data/format-1.gz", "tests/data/format-2.gz", "tests/data/format-3.gz"];
 
-/// What of a server's directory is data.
+/// Parts of a server's directory that are data.
 const FOLDERS: [&str; 2] = ["data", "commitlog"];
 
 fn configuration() -> Options {
@@ -52,7 +52,7 @@ fn row(key: &str, count: usize, value: &str) -> Row {
     Row { key: key.into(), family: STANDARD, entries }
 }
 
-/// What is flushed: small rows, one with a column index, one of super columns.
+/// Rows to flush: small ones, one with a column index, one of super columns.
 fn flushed() -> Vec<Row> {
     let super_column = |number: usize| {
         let name = format!("super column {number:03}").into_bytes();
@@ -65,7 +65,7 @@ fn flushed() -> Vec<Row> {
     rows
 }
 
-/// What is in the commit log alone.
+/// Rows that stay in the commit log alone.
 fn logged() -> Vec<Row> {
     (0..20).map(|n| row(&format!("logged {n}"), 1 + n, "not flushed")).collect()
 }

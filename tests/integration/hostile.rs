@@ -20,7 +20,7 @@ const MIB: u64 = 1 << 20;
 const RECEIVE_BUDGET_MIB: u64 = 32;
 const MAX_MESSAGE_MIB: usize = 8;
 
-/// What the server may need beyond its budgets: memtables, threads, buffers of the system calls,
+/// Memory of the server beyond its budgets: memtables, threads, buffers of the system calls,
 /// and for each of the two connection threads of a core a message twice while its buffer grows,
 /// then its record of the commit log.
 const MARGIN: u64 = 128 * MIB;

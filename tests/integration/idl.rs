@@ -10,7 +10,7 @@ use alexandra::thrift::schema::{Field, Kind, Requiredness};
 /// A field as text: `1: required list<Column> columns`.
 type FieldLine = String;
 
-/// What the IDL declares, as text.
+/// Declarations of the IDL, as text.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Idl {
     constants: BTreeMap<String, String>,
@@ -215,7 +215,7 @@ fn lines(fields: &[Field]) -> Vec<FieldLine> {
     fields.iter().map(line).collect()
 }
 
-/// What the server's tables declare for 0.6.
+/// Declarations of the server's tables for 0.6.
 fn tables() -> Idl {
     let consistency_level = ConsistencyLevel::SCHEMA;
     let values = consistency_level.values.iter().map(|(name, n)| ((*name).to_owned(), *n));

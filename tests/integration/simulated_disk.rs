@@ -47,7 +47,7 @@ fn content(fs: &dyn FileSystem, dir: &Path) -> BTreeMap<String, Vec<u8>> {
     entries.map(|entry| (entry.name.clone(), fs.read(&dir.join(entry.name)).unwrap())).collect()
 }
 
-/// What `look` sees after each of many crashes of the same moment.
+/// Results of `look` after each of many crashes of the same moment.
 fn outcomes<T: Ord>(fs: &SimFileSystem, look: impl Fn(&SimFileSystem) -> T) -> BTreeSet<T> {
     let crashed = (0..SEEDS).map(|seed| {
         let fs = fs.fork();
@@ -526,7 +526,7 @@ mod faults {
         assert_eq!((fs.count(Operation::Sync), fs.count(Operation::Rename)), (5, 3));
     }
 
-    /// What a failed sync loses is lost for good, however often it is repeated.
+    /// Data that a failed sync loses are lost for good, however often it is repeated.
     #[test]
     fn a_failed_sync_drops_the_dirty_data() {
         let mut survived = BTreeSet::new();

@@ -136,7 +136,7 @@ fn take_over(fs: &SimFileSystem) -> Result<Database, StorageError> {
     Ok(database)
 }
 
-/// What clients can see: rows with a column, in the order of their keys.
+/// Rows with a column, in the order of their keys: all that clients can see.
 fn content(database: &Database) -> String {
     let range = RowRange { start: Bound::Unbounded, end: Bound::Unbounded };
     let (all, context) = (Slice::all(None), RequestContext::default());

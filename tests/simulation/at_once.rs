@@ -126,7 +126,7 @@ impl Trial {
         self.cluster.start(number);
     }
 
-    /// What is refused at once has not happened either.
+    /// A call that is refused at once has not happened either.
     fn ask(&self, number: usize, wish: Operation) {
         let running = self.cluster.nodes[number].running.as_ref().unwrap();
         let _: Result<(), _> = running.ask(wish);

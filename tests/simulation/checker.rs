@@ -13,7 +13,7 @@ use crate::history::{
 use alexandra::coordinator::ConsistencyLevel;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What must be seen of a column at least.
+/// Least value that must be seen of a column.
 type Floors = BTreeMap<Place, Rank>;
 
 /// A rule that was broken.
@@ -25,7 +25,7 @@ pub(crate) struct Violation {
     pub(crate) what: String,
 }
 
-/// What was checked.
+/// Counts of checks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Checked {
     pub(crate) writes: u64,
@@ -45,7 +45,7 @@ struct Write {
 
 struct Open {
     call: Call,
-    /// What must be seen, by the time when the call began.
+    /// Values that must be seen, by the time when the call began.
     floors: Floors,
     /// The state of the ring at that time.
     ring: Option<u64>,
@@ -59,7 +59,7 @@ pub(crate) struct Checker<'a> {
     effects: BTreeMap<Place, Vec<(Rank, usize)>>,
     /// By the number of replicas that have it at least, what was acknowledged or seen.
     at_replicas: Vec<Floors>,
-    /// What a certain node has.
+    /// Values of a certain node.
     at_node: Vec<Floors>,
     open: BTreeMap<usize, Open>,
     /// The number of the ring, as long as all nodes know the same.
@@ -121,7 +121,7 @@ impl<'a> Checker<'a> {
         self.ring = is_settled.then_some(self.rings);
     }
 
-    /// What a read must see that begins now.
+    /// Values that a read must see that begins now.
     fn floors(&self, call: &Call) -> Floors {
         let mut floors = Floors::new();
         if matches!(call.operation, Operation::Write(_)) {
@@ -206,7 +206,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// What only a hint may have held has reached a replica.
+    /// A value that only a hint may have held has reached a replica.
     fn settle(&mut self) {
         self.is_settled = true;
         for (place, rank) in std::mem::take(&mut self.at_replicas[0]) {
@@ -304,8 +304,8 @@ impl<'a> Checker<'a> {
         Ok(seen)
     }
 
-    /// What was shown later reads show as well. `ring` is the state of the ring when the call
-    /// began.
+    /// Remembers values that were shown: later reads show them as well. `ring` is the state of the
+    /// ring when the call began.
     fn remember(&mut self, call: &Call, row: u8, seen: Floors, ring: Option<u64>) {
         if self.setup.profile.loses_power() {
             // Reads show what is not on disk yet, and with several machines that can go again.

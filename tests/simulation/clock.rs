@@ -16,7 +16,7 @@ const EPOCH: i64 = 1_300_000_000_000_000;
 pub(crate) struct NodeClock {
     /// How far the wall clock is off, in microseconds.
     skew: AtomicI64,
-    /// What the monotonic clock said when the simulation began.
+    /// Time of the monotonic clock when the simulation began.
     uptime: Duration,
     /// The time of the simulation that the simulator told last, in milliseconds.
     told: AtomicU64,

@@ -23,7 +23,7 @@ pub(crate) const KEYSPACE: &str = "Simulated";
 /// Longest time that nodes run without a look at the network, in milliseconds.
 const LONGEST_STEP: u64 = 20;
 
-/// What may go wrong in a run, and what is promised then.
+/// Faults that may come in a run, and what is promised then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Profile {
     /// Processes are killed, and the commit log is periodic.
@@ -260,7 +260,7 @@ impl Cluster {
         true
     }
 
-    /// What nodes do by themselves soon: sync their logs, where writers wait for that.
+    /// Work that nodes do by themselves soon: sync their logs, where writers wait for that.
     pub(crate) fn upkeep(&self) {
         for node in self.nodes.iter().filter(|node| !node.is_paused) {
             if let Some(running) = &node.running {
@@ -295,7 +295,7 @@ impl Cluster {
         rings.all(|ring| *ring == *first).then_some(first)
     }
 
-    /// What those who run say of the ring, for people.
+    /// The ring as those who run see it, for people.
     pub(crate) fn tell_rings(&self) -> String {
         let running = self.nodes.iter().filter_map(|it| Some((it.number, it.running.as_ref()?)));
         let tell = |(number, it): (usize, &Running)| {
@@ -347,7 +347,7 @@ impl Cluster {
         found
     }
 
-    /// What all nodes have done behind the backs of clients.
+    /// Work of all nodes behind the backs of clients.
     pub(crate) fn behind_the_scenes(&self) -> Behind {
         let mut sum = Behind::default();
         for node in &self.nodes {

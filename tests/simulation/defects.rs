@@ -19,7 +19,7 @@ pub(crate) enum Defect {
     PagesCutShort,
     /// No hints are kept.
     HintsOff,
-    /// What a read finds a replica to lack is not given to it.
+    /// Read repair leaves out a replica that lacks something.
     RepairsOff,
     /// One node takes the keyspace to have fewer replicas.
     ReplicationFactorWrong,
@@ -29,11 +29,11 @@ pub(crate) enum Defect {
     MessageIdsRepeat,
     /// Nobody notices that a message was damaged.
     ChecksumsIgnored,
-    /// Who is to collect data for another node says that it has, and has not.
+    /// A node that is to collect data for another one says that it has, and has not.
     HeirsIdle,
     /// A node that joins acknowledges writes without doing them.
     PendingForgotten,
-    /// Who is asked for a piece of a range leaves out a row.
+    /// A node that is asked for a piece of a range leaves out a row.
     PiecesIncomplete,
     /// Nobody waits until the others have heard of a change of the ring.
     HearingSkipped,

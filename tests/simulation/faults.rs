@@ -1,4 +1,4 @@
-//! What goes wrong, and when: by chance, and put right again after a while.
+//! Faults by chance, put right again after a while.
 
 use crate::cluster::{Cluster, Profile, addresses};
 use crate::kit::disk::Survival;
@@ -7,7 +7,7 @@ use crate::node::Life;
 use alexandra::model::schema::FamilyId;
 use std::collections::BTreeMap;
 
-/// What is done to the cluster.
+/// Fault of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
     Weather(u32),
@@ -63,7 +63,7 @@ impl Fault {
 /// Plans faults and does them.
 pub(crate) struct Saboteur {
     rng: fastrand::Rng,
-    /// What was begun has its end here.
+    /// A fault that was begun has its end here.
     planned: BTreeMap<u64, Vec<Fault>>,
     next_ms: u64,
     pub(crate) counts: FaultCounts,

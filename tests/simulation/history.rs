@@ -1,4 +1,4 @@
-//! What clients did and what they were told, in terms that have nothing to do with the product.
+//! Calls of clients and their answers, in terms that have nothing to do with the product.
 
 use alexandra::coordinator::ConsistencyLevel;
 use std::fmt;
@@ -57,8 +57,8 @@ impl fmt::Display for Place {
     }
 }
 
-/// What was written to a column. The greatest counts: that of the latest timestamp, at a tie a
-/// deletion, and else the greater value.
+/// Value of a column as it was written. The greatest counts: that of the latest timestamp, at a tie
+/// a deletion, and else the greater value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Rank {
     pub(crate) timestamp: i64,
@@ -115,7 +115,7 @@ pub(crate) struct RowChange {
 }
 
 impl RowChange {
-    /// What it does to each column, of several changes the one that counts.
+    /// Its effect on each column, of several changes the one that counts.
     pub(crate) fn effects(&self) -> Vec<(Place, Rank)> {
         let deletion = |timestamp| Rank { timestamp, value: None };
         let effect = |place: Place| {
@@ -155,7 +155,7 @@ pub(crate) enum Selection {
     Group(u8),
 }
 
-/// What a client asks for.
+/// Call of a client.
 #[derive(Debug, Clone)]
 pub(crate) enum Operation {
     Write(Vec<RowChange>),
@@ -203,7 +203,7 @@ impl Call {
 /// The columns of a row that an answer shows, in its order.
 pub(crate) type RowAnswer = (u8, Vec<(Place, Rank)>);
 
-/// What a client was told.
+/// Answer to a client.
 #[derive(Debug, Clone, Hash)]
 pub(crate) enum Outcome {
     Written,
@@ -218,7 +218,7 @@ pub(crate) enum Outcome {
     Lost,
 }
 
-/// What happened, in the order in which it did.
+/// Events in the order in which they happened.
 #[derive(Debug, Clone)]
 pub(crate) enum Event {
     Begin(usize, Call),

@@ -26,7 +26,7 @@ pub(crate) struct Weather {
     pub(crate) damaged: u32,
 }
 
-/// What happened to messages.
+/// Counts of messages by what happened to them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct NetworkStats {
     pub(crate) delivered: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Packet {
     bytes: Vec<u8>,
 }
 
-/// What carries the messages of all nodes.
+/// Carrier of the messages of all nodes.
 #[derive(Debug)]
 pub(crate) struct Network {
     state: Mutex<State>,
@@ -134,7 +134,7 @@ impl Network {
         self.lock().stats
     }
 
-    /// What distinguishes this run from others: all messages with their times.
+    /// Trace that distinguishes this run from others: all messages with their times.
     pub(crate) fn trace(&self) -> u64 {
         self.lock().trace.finish()
     }

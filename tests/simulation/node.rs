@@ -48,7 +48,7 @@ const ENDLESS: u64 = 1 << 40;
 /// Where the commit log is.
 const LOG: &str = "/log";
 
-/// What a machine is there for.
+/// Purpose of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
     /// It has a place, or is to have one.
@@ -61,7 +61,7 @@ pub(crate) enum Life {
     CutOff,
 }
 
-/// What the command line and the configuration of a node say.
+/// Settings of a node from its command line and configuration.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Config {
     /// `InitialToken`.
@@ -93,7 +93,7 @@ pub(crate) struct Node {
     behind: Behind,
 }
 
-/// What nodes do behind the backs of clients.
+/// Work of nodes behind the backs of clients.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Behind {
     hints_kept: u64,
@@ -276,7 +276,7 @@ impl Node {
         });
     }
 
-    /// Who it is, and as what it starts; none if it has left the ring, and must not start again.
+    /// Its identity, and as what it starts; none if it has left the ring, and must not start again.
     fn begin(&self, storage: &Database, now_secs: i32) -> Option<(system::Identity, StartMode)> {
         let place = SavedPlace::read(storage).expect("the disk is sound");
         if place == SavedPlace::Left {

@@ -9,7 +9,7 @@ use alexandra::repair::{Operation, OperationKind};
 use alexandra::ring::{Partitioner, Token};
 use std::collections::BTreeMap;
 
-/// What is to be done with a machine.
+/// Order to a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Task {
     /// Its process has ended by itself.

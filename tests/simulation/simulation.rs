@@ -40,7 +40,7 @@ const QUIET_MS: u64 = 8_000;
 
 const CLIENTS: usize = 8;
 
-/// What a run did.
+/// Result of a run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Summary {
     pub(crate) trace: u64,
@@ -291,7 +291,7 @@ impl Simulation {
         }
     }
 
-    /// Who waits for a node that went down waits in vain.
+    /// Waits for a node that went down never end.
     fn lose(&mut self) {
         self.collect();
         let nodes = &self.cluster.nodes;
@@ -393,7 +393,7 @@ impl Simulation {
 }
 
 impl Summary {
-    /// What several runs did together.
+    /// Results of several runs together.
     pub(crate) fn sum(runs: &[Self]) -> Self {
         let mut sum = Self::default();
         for run in runs {

@@ -1,4 +1,4 @@
-//! What defects do to messages: those of reads and writes, those of operations on the ring, and
+//! Effects of defects on messages: those of reads and writes, those of operations on the ring, and
 //! what nodes tell of removals.
 
 use crate::cluster::schema;
@@ -32,7 +32,7 @@ pub(crate) struct Tampering {
     chances: u64,
 }
 
-/// What arrives in the place of a message.
+/// Message that arrives in the place of another.
 #[derive(Debug)]
 pub(crate) struct Tampered {
     pub(crate) now: Vec<u8>,

@@ -2,7 +2,7 @@
 
 use super::source::{File, Tree, Violation, identifier};
 
-/// What each layer may use besides itself and `base`.
+/// Layers that each layer may use besides itself and `base`.
 const LAYERS: [(&str, &[&str]); 17] = [
     ("base", &[]),
     ("model", &[]),
@@ -40,8 +40,8 @@ const LAYERS: [(&str, &[&str]); 17] = [
     ),
 ];
 
-/// What reports on the layers or puts them together, and may use them all. No layer may use these,
-/// except that a node starts its admin side.
+/// Layers that report on the others or put them together, and may use them all. No layer may use
+/// these, except that a node starts its admin side.
 const ABOVE: [&str; 5] = ["admin", "assembly", "commands", "lib", "main"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Violation> {

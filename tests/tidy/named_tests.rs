@@ -31,7 +31,7 @@ fn definition<'a>(line: &'a str, label: &str) -> Option<&'a str> {
     line.strip_prefix('[')?.strip_prefix(label)?.strip_prefix("]: ").map(str::trim_end)
 }
 
-/// What a cell names and the tree does not have.
+/// Names in a cell that the tree does not have.
 fn missing(tree: &Tree, document: &File, cell: &str) -> Vec<String> {
     let mut file = None;
     let mut missing = Vec::new();

@@ -11,7 +11,7 @@ const SKIPPED: [&str; 4] = [".git", ".venv", "__pycache__", "target"];
 /// Where a server that was started here keeps its data.
 const SERVER_DATA: &str = "data";
 
-/// What is text and ours to write; recorded data in other formats is left alone.
+/// Files that are text and ours to write; recorded data in other formats is left alone.
 const TEXT: [&str; 14] = [
     "rs", "md", "toml", "sh", "py", "rb", "yml", "yaml", "html", "css", "js", "thrift", "xml",
     "csv",
@@ -24,7 +24,7 @@ pub(crate) struct Violation {
     pub path: String,
     /// From 1; 0 for the whole file.
     pub line: usize,
-    /// What is wrong and what to do.
+    /// The fault and what to do.
     pub what: String,
 }
 

@@ -5,10 +5,10 @@
 
 use super::source::{File, Tree, Violation, words_in};
 
-/// What no code may call, anywhere.
+/// Calls that no code may make, anywhere.
 const UNFINISHED: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
 
-/// What the library leaves to `log`.
+/// Calls that the library leaves to `log`.
 const PRINTING: [&str; 4] = ["println!", "eprintln!", "print!", "eprint!"];
 
 /// Notes to oneself.

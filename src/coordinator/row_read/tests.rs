@@ -38,13 +38,13 @@ static STORE: LazyLock<Replica> = LazyLock::new(|| {
 
 static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| Arc::new(schema()));
 
-/// What happened to a row at one replica: a kind, a super column, a column and a timestamp.
+/// Event of a row at one replica: a kind, a super column, a column and a timestamp.
 type Change = (u8, u8, u8, i64);
 
 #[derive(Debug, Clone)]
 struct Case {
     family: FamilyId,
-    /// What each replica has heard of, and whether it takes full digests.
+    /// Events that each replica has heard of, and whether it takes full digests.
     replicas: Vec<(Vec<Change>, bool)>,
     needed: usize,
     slice: Slice,

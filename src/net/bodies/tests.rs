@@ -161,7 +161,7 @@ fn a_recorded_hint_names_its_target() {
     assert_eq!(encode_hint(&targets), message.header(HINT).unwrap());
 }
 
-/// What a node of 0.6.13 answered as data has the digest that another answered.
+/// Data of an answer of 0.6.13 have the digest that another answered.
 #[test]
 fn recorded_digests_are_those_of_the_data() {
     let (recorded, schema) = (recorded(), schema());
@@ -551,7 +551,7 @@ fn deletion() -> impl Strategy<Value = Deletion> {
     ]
 }
 
-/// What a replica may know of a row.
+/// Knowledge of a row that a replica may have.
 fn version(family: FamilyId) -> impl Strategy<Value = RowVersion> {
     (deletion(), vec(cell(family), 0..9)).prop_map(move |(deletion, cells)| {
         let schema = schema();
@@ -620,7 +620,7 @@ fn mutation() -> impl Strategy<Value = RowMutation> {
     })
 }
 
-/// What a mutation does to an empty row, by family.
+/// Effect of a mutation on an empty row, by family.
 fn effect(mutation: &RowMutation) -> BTreeMap<FamilyId, RowVersion> {
     let schema = schema();
     let mut effects: BTreeMap<FamilyId, RowVersion> = BTreeMap::new();

@@ -134,7 +134,7 @@ fn rows_in_which_nothing_is_visible_take_room_in_the_answer() {
     assert!(matches!(read(&context, "row 2"), Err(ReadError::TooLarge(_))));
 }
 
-/// What a read may do on the thread of a connection is bounded, so a read that succeeds there has
+/// Reads on the thread of a connection are bounded, so a read that succeeds there has
 /// looked at few of its names, or at few cells of the row.
 #[test]
 fn a_read_by_names_costs_no_more_than_the_names_or_the_cells_of_the_row() {

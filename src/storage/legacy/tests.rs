@@ -70,7 +70,7 @@ impl Recorded {
         &recorded()[&self.name.replace("Data", part)]
     }
 
-    /// What `sstable2json` made of it.
+    /// Output of `sstable2json` for it.
     fn json(&self) -> BTreeMap<String, Value> {
         serde_json::from_slice(&recorded()[&self.name.replace(".db", ".json")]).unwrap()
     }

@@ -1,4 +1,4 @@
-//! Who may do what, and how much of the machine a client may take.
+//! Rights at the admin port, and how much of the machine a client may take.
 
 use super::{Node, PATIENCE, REQUEST_LIMIT, assert_refused, port_address, wait_until};
 use crate::server::calls::{STANDARD, plain_families};

@@ -1,4 +1,4 @@
-//! What a node tells of itself: figures and metrics.
+//! Reports of a node on itself: figures and metrics.
 
 use super::Node;
 use crate::server::calls::{STANDARD, plain_families};

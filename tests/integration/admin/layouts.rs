@@ -1,4 +1,4 @@
-//! What commands print that 0.6 had, line by line as it printed them. Digits are all the same here.
+//! Output of commands that 0.6 had, line by line as it printed them. Digits are all the same here.
 
 use super::Node;
 use crate::server::calls::{KEYSPACE, STANDARD, plain_families};

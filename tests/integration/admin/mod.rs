@@ -65,7 +65,7 @@ impl Node {
         nodetool(self.admin(), arguments)
     }
 
-    /// What a command prints that succeeds.
+    /// Output of a command that succeeds.
     fn told(&self, arguments: &[&str]) -> String {
         let output = self.nodetool(arguments);
         let (told, error) = texts(&output);

@@ -1,4 +1,4 @@
-//! What a node tells of others, and what may be decided about them.
+//! Reports of a node on others, and decisions about them.
 
 use super::{Node, assert_refused, exchange, texts, wait_until};
 use crate::server::calls::{STANDARD, plain_families};

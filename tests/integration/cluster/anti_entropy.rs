@@ -48,7 +48,7 @@ fn kill(cluster: &mut Cluster, number: usize) {
     }
 }
 
-/// What a repair of the keyspace by this node has done, by column family.
+/// Result of a repair of the keyspace by this node, by column family.
 fn repair(cluster: &Cluster, number: usize, options: &[&str]) -> Vec<Value> {
     let arguments: Vec<&str> =
         ["--json", "repair", "Keyspace1"].iter().chain(options).copied().collect();

@@ -1,4 +1,4 @@
-//! What drivers are told of the nodes of a ring.
+//! Events of the nodes of a ring that drivers are told of.
 
 use crate::cluster::nodes::{Cluster, replicated};
 use crate::cql::{CqlClient, EVENT, READY, REGISTER};

@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// What all of this may cost a server, with what tests of the ring cost it meanwhile.
+/// Memory that all of this may cost a server, with that of tests of the ring meanwhile.
 const MOST_GROWTH: u64 = 24 << 20;
 
 /// The head of a frame with that length.

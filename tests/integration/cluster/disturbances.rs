@@ -26,7 +26,7 @@ const CALLS: u64 = 1500;
 /// nodes take each other for dead for a moment.
 const MAX_FAILURES: u32 = 100;
 
-/// What may happen to a node.
+/// Event that may happen to a node.
 #[derive(Debug, Clone, Copy)]
 enum Disturbance {
     Kill,

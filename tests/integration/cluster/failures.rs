@@ -1,4 +1,4 @@
-//! What clients are promised while a node stands still, or is killed and comes back.
+//! Promises to clients while a node stands still, or is killed and comes back.
 
 use crate::cluster::nodes::{
     Cluster, PATIENCE, RPC_TIMEOUT, assert_unavailable, replicated, wait_until,

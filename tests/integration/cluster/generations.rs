@@ -1,4 +1,4 @@
-//! What clients of each generation are told of replicas that are away, so that none takes it for
+//! Answers to clients of each generation while replicas are away, so that none takes it for
 //! success.
 
 use crate::cluster::nodes::{Cluster, replicated, wait_until};
@@ -27,7 +27,7 @@ struct Fields {
     remove: i16,
 }
 
-/// What these calls end with at a level, all at once: none of them has seen the others fail.
+/// Outcomes of these calls at a level, all at once: none of them has seen the others fail.
 fn failures(port: SocketAddr, level: i32) -> Fields {
     let [keyspace, key] = [KEYSPACE, "k"].map(Value::bytes);
     let parent = Value::Struct(vec![(3, Value::bytes(STANDARD))]);

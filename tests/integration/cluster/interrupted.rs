@@ -335,7 +335,7 @@ fn a_node_that_cleans_up_is_killed() {
     check(&cluster, 0, &[]);
 }
 
-/// Who has a dead node removed is killed in the middle: the node is still there, and is removed by
+/// A node that has a dead one removed is killed in the middle: that one is there, and is removed by
 /// another one.
 #[test]
 fn who_removes_a_node_is_killed() {

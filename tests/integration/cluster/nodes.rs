@@ -45,7 +45,7 @@ pub(crate) struct Cluster {
     directory: TempDir,
 }
 
-/// What all nodes of a cluster have: so many replicas, and these elements.
+/// Settings of all nodes of a cluster: so many replicas, and these elements.
 pub(crate) fn replicated(factor: usize) -> Options {
     replicated_in(plain_families(), factor)
 }
@@ -139,14 +139,14 @@ impl Cluster {
         Client::connect(self.nodes[number].thrift())
     }
 
-    /// What `nodetool` prints about a node.
+    /// Output of `nodetool` about a node.
     pub(crate) fn nodetool(&self, number: usize, arguments: &[&str]) -> String {
         let output = self.try_nodetool(number, arguments);
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What becomes of a command of `nodetool` that may be refused.
+    /// Outcome of a command of `nodetool` that may be refused.
     pub(crate) fn try_nodetool(&self, number: usize, arguments: &[&str]) -> Output {
         let mut command = Command::new(program());
         command.args(["nodetool", "-h", &self.nodes[number].address.to_string()]);
@@ -241,7 +241,7 @@ impl Node {
         TcpStream::connect((self.address, ADMIN_PORT)).is_ok()
     }
 
-    /// What its admin side tells.
+    /// Answer of its admin side.
     #[track_caller]
     pub(crate) fn ask(&self, resource: &str) -> Value {
         let answer = self.try_ask(resource).unwrap();

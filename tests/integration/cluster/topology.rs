@@ -117,7 +117,7 @@ fn read(client: &mut Client, key: &str) -> Option<u64> {
     values.first().copied()
 }
 
-/// What was written last is read at QUORUM through each of these nodes.
+/// The last writes are read at QUORUM through each of these nodes.
 fn check(cluster: &Cluster, numbers: &[usize], last: &[Vec<Option<u64>>]) {
     for number in numbers {
         let mut client = cluster.client(*number).at(Level::Quorum);

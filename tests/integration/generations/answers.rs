@@ -5,7 +5,7 @@ use crate::server::calls::{self, KEYSPACE, STANDARD, SUPER, first};
 
 const MARSHAL: &str = "org.apache.cassandra.db.marshal";
 
-/// What a keyspace's description says of a column family, sorted by property.
+/// Description of a column family within that of its keyspace, sorted by property.
 fn properties(described: Outcome, family: &str) -> Vec<(String, String)> {
     let Outcome::Answer(Some(Value::Map(families))) = described else { panic!("{described:?}") };
     let of_family = families.into_iter().find(|(name, _)| *name == Value::bytes(family));

@@ -1,4 +1,4 @@
-//! What 0.6 answers with an error, and 0.4 and 0.5 closed the connection for.
+//! Mistakes that 0.6 answers with an error, and for which 0.4 and 0.5 closed the connection.
 
 use super::{Outcome, Ports, Value, arguments, call, of_row, one, place};
 use crate::server::calls::{STANDARD, SUPER, first};

@@ -1,4 +1,4 @@
-//! What is the same for all generations because all see the same data: the rules of 0.6.
+//! Rules of 0.6 that hold for all generations, because all see the same data.
 
 use super::{Outcome, Ports, Value, call, of_row, one, place};
 use crate::server::calls::{self, Path, STANDARD, SUPER, first};

@@ -67,7 +67,7 @@ fn what_no_generation_has_is_unknown_everywhere_and_the_connection_goes_on() {
     }
 }
 
-/// What counts for a file of 0.4: replication for all keyspaces, and names that went with it.
+/// Marks of a file of 0.4: replication for all keyspaces, and names that went with it.
 #[test]
 fn a_file_of_0_4_has_clients_of_0_4() {
     let keyspaces = "<Keyspace Name='Keyspace1'><ColumnFamily Name='Standard1'/></Keyspace>";

@@ -24,7 +24,7 @@ const ORDERED: &str = "org.apache.cassandra.dht.OrderPreservingPartitioner";
 /// `InvalidRequestException` of all data calls.
 pub(crate) const INVALID_REQUEST: i16 = 1;
 
-/// What became of a call.
+/// Outcome of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome {
     /// A result; none of a void call.
@@ -80,7 +80,7 @@ impl Ports {
         GENERATIONS.into_iter().zip(self.addresses)
     }
 
-    /// What the ports say to one call.
+    /// Answers of the ports to one call.
     pub(crate) fn all(&self, method: &str, arguments: &[(i16, Value)]) -> [Outcome; 3] {
         self.clients().map(|mut client| call(&mut client, method, arguments))
     }

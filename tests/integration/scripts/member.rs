@@ -63,7 +63,7 @@ enum Command {
     Freeze(u8),
     #[command(name = "go-on")]
     GoOn(u8),
-    /// What a node answers to a read of a client.
+    /// Answer of a node to a read of a client.
     Serves(u8),
     /// A client writes a row whose key is not text.
     #[command(name = "write-later")]

@@ -327,7 +327,7 @@ fn spell(report: OperationReport) -> String {
     lines.join("\n")
 }
 
-/// What nodes of 0.6 do with files.
+/// Files that nodes of 0.6 send and take.
 async fn stream(world: &mut World, command: &Command) -> Said {
     match command {
         Command::Announce(from, rows, keyspace, path, length) => {
@@ -369,7 +369,7 @@ async fn stream(world: &mut World, command: &Command) -> Said {
     Ok(String::new())
 }
 
-/// What else nodes of 0.6 say.
+/// Other messages of nodes of 0.6.
 async fn speak(world: &mut World, command: &Command) -> Said {
     let token = |text: &String| World::token(world.board.partitioner, text);
     match command {
@@ -404,7 +404,7 @@ async fn speak(world: &mut World, command: &Command) -> Said {
     Ok(String::new())
 }
 
-/// What happens to nodes, to the ring and to the network.
+/// Events at nodes, in the ring and in the network.
 fn change(world: &mut World, command: &Command) -> Said {
     let partitioner = world.board.partitioner;
     let mut look = world.board.look.lock().unwrap();

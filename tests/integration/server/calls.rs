@@ -82,7 +82,7 @@ impl<'a> Path<'a> {
     }
 }
 
-/// What one `batch_mutate` does to one row: mutations for each column family.
+/// Changes of one row in one `batch_mutate`: mutations for each column family.
 pub(crate) type RowMutations = Vec<(String, Vec<Value>)>;
 
 /// A `Column`.

@@ -28,7 +28,7 @@ const PORTS: std::ops::Range<u16> = 10_000..32_000;
 
 const TEMPLATE: &str = include_str!("storage-conf.xml");
 
-/// What a test changes in the configuration.
+/// Changes of the configuration by a test.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
     elements: Vec<(String, String)>,

@@ -153,7 +153,7 @@ fn content(rig: &Rig, file: &Path) -> (Content, usize) {
     (content, errors)
 }
 
-/// What became of the flips in one file.
+/// Outcome of the flips in one file.
 #[derive(Debug, Default)]
 struct Outcomes {
     refused: usize,

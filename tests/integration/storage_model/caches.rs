@@ -142,7 +142,7 @@ fn writes_flushes_and_compactions_show() {
     assert!(rows(&rig).hits > 4, "{:?}", rows(&rig));
 }
 
-/// What a compaction has dropped must not live on in the cache.
+/// Rows that a compaction has dropped must not live on in the cache.
 #[test]
 fn a_purged_deletion_does_not_hide_what_is_written_later() {
     for cached in [CacheSize::Off, CacheSize::Entries(10)] {

@@ -118,7 +118,8 @@ fn a_failed_family_that_uses_up_the_memory_refuses_all_writers() {
     }
 }
 
-/// What it holds stays in memory. The others must not have to flush with every write for that.
+/// The content of that family stays in memory. The others must not have to flush with every write
+/// for that.
 #[test]
 fn a_failed_family_that_holds_half_of_the_memory_leaves_the_rest_to_others() {
     let setup = Setup { memtable_operations: 1_000_000, ..Setup::default() };

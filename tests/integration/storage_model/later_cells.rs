@@ -378,7 +378,7 @@ impl Case {
         self.raise_floor();
     }
 
-    /// What is written from now on is newer than what may be purged.
+    /// Writes from now on are newer than all that may be purged.
     fn raise_floor(&mut self) {
         let gc_before = self.now() - i64::from(self.rig.setup.gc_grace_seconds);
         let purged = |it: &&Done| it.deletion_time().is_some_and(|time| time <= gc_before);

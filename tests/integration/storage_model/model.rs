@@ -23,7 +23,7 @@ impl Order {
     }
 }
 
-/// What a write is about.
+/// Subject of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     /// The whole row; can only be deleted.
@@ -67,7 +67,7 @@ impl fmt::Debug for Write {
 /// A visible column: super column name, name, value, timestamp.
 pub(crate) type Visible = (Vec<u8>, Vec<u8>, Vec<u8>, i64);
 
-/// What is asked of a row.
+/// Question about a row.
 #[derive(Debug, Clone)]
 pub(crate) struct Query {
     pub(crate) super_name: Option<Vec<u8>>,
@@ -201,7 +201,7 @@ impl Row {
     }
 }
 
-/// What the model has to know of a column family.
+/// Facts that the model has to know of a column family.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Family {
     pub(crate) is_super: bool,

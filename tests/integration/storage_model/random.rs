@@ -29,7 +29,7 @@ const TIMESTAMPS: i64 = 6;
 /// A column that shows whether a mutation survived is newer than any deletion.
 const MARKER_TIMESTAMP: i64 = i64::MAX - 1;
 
-/// What a case does besides reading and writing.
+/// Events of a case besides reads and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// Batch mode; power fails. Nothing acknowledged may be missing.
@@ -259,7 +259,7 @@ impl Case {
         Some((at, Request { snapshot, archive, ..Request::default() }))
     }
 
-    /// What a restore leads to. Names the folder in the request if it is of an earlier history.
+    /// Outcome of a restore. Names the folder in the request if it is of an earlier history.
     fn goal(&self, at: usize, request: &mut Request) -> (Model, Model) {
         let moment = &self.moments[at];
         if request.archive.is_none() {

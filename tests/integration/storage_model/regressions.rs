@@ -1,4 +1,4 @@
-//! What the other tests have found, each in the fewest steps that show it.
+//! Defects that the other tests have found, each in the fewest steps that show it.
 
 use crate::kit::disk::{Fault, Operation, Survival};
 use crate::storage_model::rig::{BATCH, LOG, PERIODIC, Rig, Setup, insertion, wait_until};

@@ -41,7 +41,7 @@ pub(crate) const LOG: &str = "/var/commitlog";
 
 pub(crate) const ARCHIVE: &str = "/var/archive";
 
-/// What the model knows of the three column families, by number.
+/// Contents of the three column families in the model, by number.
 pub(crate) const FAMILIES: [Family; 3] = [
     Family { is_super: false, order: Order::Bytes, suborder: Order::Bytes },
     Family { is_super: true, order: Order::Long, suborder: Order::Bytes },
@@ -145,7 +145,7 @@ pub(crate) struct Rig {
     storage: Option<Database>,
 }
 
-/// What became of a write.
+/// Outcome of a write.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// Acknowledged.

@@ -317,7 +317,7 @@ fn snapshots_of_a_busy_store_are_of_one_moment_each() {
     }
 }
 
-/// What is on the disk after a restore was cut off somewhere is refused until it is complete.
+/// A restore that was cut off somewhere is refused until it is complete.
 #[test]
 fn a_restore_that_is_cut_off_is_repeated() {
     let mut rig = Rig::new(Setup { sync: BATCH, ..with_archive() }, 1);

@@ -87,7 +87,7 @@ fn the_value(row: &RowSlice) -> i64 {
     first.timestamp()
 }
 
-/// What the threads share.
+/// State that the threads share.
 struct Run {
     storage: Database,
     clock: Arc<SystemClock>,

@@ -28,7 +28,7 @@ pub(crate) struct Running {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a server is like.
+/// Properties of a server.
 pub(crate) struct Setup {
     pub(crate) clients: Clients,
     options: ServerOptions,

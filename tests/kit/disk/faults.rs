@@ -56,7 +56,7 @@ impl Operation {
 /// A planned failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// What fails.
+    /// The operation that fails.
     pub operation: Operation,
     /// Only where the path contains this text; empty for everywhere. A file goes by the path by
     /// which it was opened, also after a rename.
@@ -117,7 +117,7 @@ enum Power {
     Off,
 }
 
-/// What every operation passes on its way to the disk.
+/// Gate that every operation passes on its way to the disk.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Gate {
     counts: [u64; Operation::KINDS],

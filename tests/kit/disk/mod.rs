@@ -43,7 +43,7 @@ use rustix::io::Errno;
 pub(crate) use faults::{Fault, Operation};
 use state::{Disk, NodeId};
 
-/// What a crash leaves of the changes that were not synced.
+/// Remains of the changes that were not synced, after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Survival {
     /// None of them.

@@ -20,7 +20,7 @@ const ROOT: NodeId = 0;
 /// A torn write may keep any of its sectors.
 const SECTOR_BYTES: u64 = 512;
 
-/// What is left of a disk that has no limit.
+/// Remains of a disk that has no limit.
 const UNLIMITED_ROOM: u64 = 1 << 50;
 
 /// The state of a disk, and of the process that uses it.
@@ -49,9 +49,9 @@ pub(super) struct Disk {
 
 #[derive(Debug, Clone, Default)]
 struct FileNode {
-    /// What readers see.
+    /// Content for readers.
     visible: Vec<u8>,
-    /// What every crash leaves.
+    /// Content after every crash.
     durable: Vec<u8>,
     /// Changes that no sync has saved, in the order in which they happened.
     pending: Vec<Change>,

@@ -53,7 +53,8 @@ fn a_full_log_has_room_for_them() {
     assert_eq!(drain(&store, ada()), [range(1..stored), vec![0]].concat());
 }
 
-/// What is put aside is nowhere but in the system for a moment, and must not be missing then.
+/// Hints that are put aside are nowhere but in the system for a moment, and must not be missing
+/// then.
 fn lose_power(seed: u64) {
     const HINTS: u64 = 30;
     let mut rng = fastrand::Rng::with_seed(seed);

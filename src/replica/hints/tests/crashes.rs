@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 const RUNS: usize = 5;
 
-/// What must, may and must not come back, for one target.
+/// Hints that must, may and must not come back, for one target.
 #[derive(Default)]
 struct Model {
     next: u64,
@@ -25,7 +25,7 @@ impl Model {
         self.durable.difference(&self.delivered).copied().collect()
     }
 
-    /// What a start has found; what it has not is forgotten.
+    /// Hints that a start has found; what it has not is forgotten.
     fn check(&mut self, found: &[u64]) {
         assert!(found.is_sorted_by(|a, b| a < b), "in order, each once: {found:?}");
         let found: BTreeSet<u64> = found.iter().copied().collect();

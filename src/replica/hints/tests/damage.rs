@@ -13,7 +13,7 @@ fn closed_log() -> Rig {
     rig
 }
 
-/// What a log gives after it was damaged, and whether that was told.
+/// Records of a log after it was damaged, and whether that was told.
 fn survivors(rig: &Rig) -> (Vec<u64>, HintStats) {
     let store = rig.open();
     let numbers = drain(&store, ada());

@@ -113,7 +113,7 @@ fn only_data_and_small_rows_cannot_be_made_anew() {
     }
 }
 
-/// What was saved was written, and every row that is not there is a small one between those that
+/// Saved rows were written, and every row that is not there is a small one between those that
 /// are told.
 fn check_small_rows_lost(salvaged: &Salvaged, saved: &[Row], rows: &[Row]) {
     assert!(saved.iter().all(|row| rows.contains(row)));
@@ -133,7 +133,7 @@ fn check_small_rows_lost(salvaged: &Salvaged, saved: &[Row], rows: &[Row]) {
     }
 }
 
-/// What was saved was written, every lost cell is counted, and every deletion is there.
+/// Saved cells were written, every lost cell is counted, and every deletion is there.
 fn check_subset(salvaged: &Salvaged, saved: &[Row], rows: &[Row]) {
     let cells = |rows: &[Row]| rows.iter().map(|(.., cells)| cells.len() as u64).sum::<u64>();
     for (key, deletion, saved_cells) in saved {

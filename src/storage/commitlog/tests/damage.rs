@@ -1,4 +1,4 @@
-//! What replay says about logs that are not as they were written.
+//! Replay of logs that are not as they were written.
 
 use super::*;
 

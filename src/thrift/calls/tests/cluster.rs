@@ -1,4 +1,4 @@
-//! What the server tells of itself.
+//! Reports of the server on itself.
 
 use super::fixture::*;
 use crate::config::settings::Release;

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 pub(super) const ONE: ConsistencyLevel = ConsistencyLevel::One;
 
-/// What a test node is like.
+/// Properties of a test node.
 pub(super) struct Node {
     pub(super) version: Release,
     pub(super) partitioner: Partitioner,
@@ -152,7 +152,7 @@ pub(super) fn delete<'a>(
     Mutation { column_or_supercolumn: None, deletion }
 }
 
-/// What a value is after its way over the wire. Its few bytes live as long as the test.
+/// A value after its way over the wire. Its few bytes live as long as the test.
 pub(super) fn transfer<T: Decode<'static>>(value: impl Encode<T>) -> T {
     let mut bytes = Vec::new();
     value.encode(&mut bytes);

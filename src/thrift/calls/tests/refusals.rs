@@ -1,4 +1,4 @@
-//! What is refused, with which text, and which of several reasons comes first.
+//! Refusals: their texts, and which of several reasons comes first.
 
 use super::fixture::*;
 use crate::config::settings::Release;

@@ -1,4 +1,4 @@
-//! What reads find after writes.
+//! Reads after writes.
 
 use super::fixture::*;
 use crate::config::settings::Release;

@@ -148,7 +148,7 @@ pub(super) enum Command {
         key: String,
     },
     Hints,
-    /// What a coordinator has done since the start.
+    /// Counters of a coordinator since the start.
     Stats {
         node: usize,
     },
@@ -212,7 +212,7 @@ pub(super) enum Command {
     Old {
         nodes: Vec<usize>,
     },
-    /// What a node says that it lacks: `unsure`, `alone`, `placed` or `complete`.
+    /// State of a node in its own words: `unsure`, `alone`, `placed` or `complete`.
     Readiness {
         node: usize,
         readiness: String,

@@ -18,7 +18,7 @@ use std::net::IpAddr;
 /// The address of the outsider.
 pub(super) const OUTSIDER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 9, 0, 9));
 
-/// What the outsider asks for.
+/// Request of the outsider.
 pub(super) struct Question<'a> {
     pub(super) verb: Verb,
     pub(super) row: RowMutation,
@@ -78,7 +78,7 @@ impl World {
         })
     }
 
-    /// What has arrived at the outsider since the last time.
+    /// Messages that have arrived at the outsider since the last time.
     fn replies(&mut self, node: usize, question: &Question<'_>) -> Result<String, Box<dyn Error>> {
         let mut lines = Vec::new();
         while let Ok(payload) = self.outsider.try_recv() {

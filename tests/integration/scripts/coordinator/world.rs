@@ -75,7 +75,7 @@ pub(super) struct Node {
     pub(super) is_stalled: bool,
 }
 
-/// What the network does to messages of a kind.
+/// Treatment of messages of a kind by the network.
 #[derive(Debug, Clone)]
 pub(super) struct Rule {
     pub(super) from: Option<IpAddr>,

@@ -1,4 +1,4 @@
-//! What nodes store, and how scripts see it.
+//! Data of nodes, and how scripts see them.
 
 use super::original::keys;
 use super::world::{World, families};

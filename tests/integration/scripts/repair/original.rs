@@ -41,7 +41,7 @@ struct State {
     has_come: bool,
     /// Files that it has announced, and that were not confirmed.
     offered: VecDeque<(StreamFile, Vec<u8>)>,
-    /// Who wants a token.
+    /// Node that wants a token.
     asked: Option<(IpAddr, MessageId)>,
     /// The tree that it has got last.
     tree: Vec<u8>,
@@ -126,7 +126,7 @@ impl Original {
         });
     }
 
-    /// What a message says, in words.
+    /// A message in words.
     fn hear(&self, message: &Message<'_>) -> String {
         let mut state = self.state.lock().unwrap();
         let (schema, body) = (self.storage.schema(), message.body);

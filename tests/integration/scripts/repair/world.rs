@@ -37,7 +37,7 @@ const GRACE: Duration = Duration::from_hours(1);
 /// How long a script waits for the end of an operation.
 const PATIENCE: Duration = Duration::from_hours(12);
 
-/// What has happened since it was told last.
+/// Events since they were told last.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Story(Arc<Mutex<Vec<String>>>);
 

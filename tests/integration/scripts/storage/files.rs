@@ -73,7 +73,7 @@ pub(super) enum Command {
     /// Whether the disk was read since this was asked last.
     #[command(name = "disk-reads")]
     DiskReads,
-    /// What tools find of a family when no server runs.
+    /// Files of a family as tools find them when no server runs.
     Inspect(String),
     /// Whether tools may change the files of a folder.
     #[command(name = "may-change")]

@@ -13,7 +13,7 @@ use std::path::Path;
 
 type Output = Result<String, Box<dyn Error>>;
 
-/// What a script can ask for. Ranges are written `all`, or `a..f` for behind `a` up to `f`;
+/// Commands of a script. Ranges are written `all`, or `a..f` for behind `a` up to `f`;
 /// `n..b` wraps. Columns of `Comments` are written `super/name`.
 #[derive(Debug, goldenscript::Command)]
 pub(crate) enum Command {
@@ -108,16 +108,16 @@ pub(crate) enum Command {
         #[arg(key)]
         at: i64,
     },
-    /// What a client sees of a row, or of columns of it.
+    /// Reads a row, or columns of it, as a client does.
     Read {
         family: String,
         key: String,
         #[arg(optional)]
         columns: Vec<String>,
     },
-    /// What a client sees of a range of rows.
+    /// Reads a range of rows as a client does.
     Scan { family: String, range: Option<String> },
-    /// What other replicas see of a row.
+    /// Reads a row as another replica does.
     Version { family: String, key: String },
 
     /// Adds a family of standard columns to a keyspace of the running server.

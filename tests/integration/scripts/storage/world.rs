@@ -33,7 +33,7 @@ use std::time::Duration;
 /// A row of a column family, as a script names it.
 pub(super) type Row<'a> = (&'a String, &'a String);
 
-/// What a script sees and moves. At first the server does not run, and the disk is empty.
+/// State of a script. At first the server does not run, and the disk is empty.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(super) rig: Rig,
@@ -123,7 +123,7 @@ impl World {
         }
     }
 
-    /// What `a..f` stands for, two ranges where it wraps.
+    /// Ranges that `a..f` stands for: two where it wraps.
     pub(super) fn ranges(&self, text: &str) -> Result<Vec<RowRange>, String> {
         if text == "all" {
             return Ok(vec![RowRange::all()]);

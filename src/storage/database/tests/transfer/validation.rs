@@ -1,4 +1,4 @@
-//! What a storage tells of its rows to who compares replicas.
+//! Reports of a storage on its rows to a node that compares replicas.
 
 use super::*;
 use crate::model::deletion::Deletion;
