@@ -11,7 +11,7 @@ use crate::thrift::Map;
 use crate::thrift::idl::{AuthenticationRequest, LoginArgs};
 use crate::thrift::remote::{Answer, Call, CallError, read_exception, read_result};
 use rustls::{ClientConnection, StreamOwned};
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +19,7 @@ use thrift::protocol::{
     TBinaryInputProtocol, TBinaryOutputProtocol, TInputProtocol, TMessageIdentifier, TMessageType,
     TOutputProtocol, TType,
 };
-use thrift::transport::{
-    TBufferedReadTransport, TBufferedWriteTransport, TFramedReadTransport, TFramedWriteTransport,
-};
+use thrift::transport::{TBufferedWriteTransport, TFramedWriteTransport};
 use thrift::{TConfiguration, TransportErrorKind};
 
 /// How long a server may take to accept a connection.
@@ -73,9 +71,28 @@ impl Write for Encrypted {
     }
 }
 
+/// The content of frames. That of the stock crate has at most 16 MB.
+struct Frames<S> {
+    input: BufReader<S>,
+    /// Bytes that the frame still has.
+    left: u64,
+}
+
+impl<S: Read> Read for Frames<S> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.left == 0 {
+            let mut length = [0; 4];
+            self.input.read_exact(&mut length)?;
+            self.left = u32::from_be_bytes(length).into();
+        }
+        let count = self.input.by_ref().take(self.left).read(buffer)?;
+        self.left -= count as u64;
+        Ok(count)
+    }
+}
+
 impl Client {
-    /// Connects to a server, by TLS if there is trust in its certificates. Framed replies have at
-    /// most 16 MB, which the stock crate sets.
+    /// Connects to a server, by TLS if there is trust in its certificates.
     pub fn connect(
         (host, port): (&str, u16),
         is_framed: bool,
@@ -96,10 +113,10 @@ impl Client {
     fn over<S: Read + Write + Send + 'static>(input: S, output: S, is_framed: bool) -> Self {
         let (source, output): (Box<dyn Read + Send>, Box<dyn Write + Send>) = if is_framed {
             let output = TFramedWriteTransport::new(output);
-            (Box::new(TFramedReadTransport::new(input)), Box::new(output))
+            (Box::new(Frames { input: BufReader::new(input), left: 0 }), Box::new(output))
         } else {
             let output = TBufferedWriteTransport::new(output);
-            (Box::new(TBufferedReadTransport::new(input)), Box::new(output))
+            (Box::new(BufReader::new(input)), Box::new(output))
         };
         let input = Recorder { source, bytes: Vec::new() };
         Self { input, output, request: Vec::new(), last_seqid: 0, is_broken: false }
@@ -179,5 +196,21 @@ fn text_of(error: thrift::Error) -> String {
         thrift::Error::Transport(it) => it.message,
         thrift::Error::Protocol(it) => it.message,
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_have_any_length() {
+        let long = vec![7; 17 << 20];
+        let length = (long.len() as u32).to_be_bytes();
+        let bytes = [&[0; 4][..], &length, &long, &[0, 0, 0, 1, 9]].concat();
+        let frames = Frames { input: BufReader::new(&bytes[..]), left: 0 };
+        let mut content = Vec::new();
+        frames.take(long.len() as u64 + 1).read_to_end(&mut content).unwrap();
+        assert!(content == [&long[..], &[9]].concat());
     }
 }
