@@ -170,7 +170,7 @@ impl<'a> Loader<'a> {
         addresses::check_ports(doc, &network, (&thrift, cql.as_ref()), &admin, &seeds);
         Some(Settings {
             origin: doc.origin.to_owned(),
-            text: without_token(source),
+            text: without_secrets(source),
             release: doc.release,
             cluster_name: cluster_name?,
             partitioner: partitioner?,
@@ -237,21 +237,27 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// The text with the content of every `<AdminToken>` taken out, also of those in comments.
-fn without_token(text: &str) -> String {
-    const TAG: &str = "<AdminToken";
-    const END: &str = "</AdminToken";
+/// The text without the content of elements that may hold secrets: `AdminToken`, and misspelt ones
+/// like it. Those in comments count as well.
+fn without_secrets(text: &str) -> String {
+    let is_secret = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        ["token", "password", "secret"].iter().any(|it| name.contains(it))
+            && !["initialtoken", "admintokenrequired"].contains(&&*name)
+    };
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some((before, after)) = rest.split_once(TAG) {
-        shown.push_str(before);
-        shown.push_str(TAG);
-        let start = after.find('>').map_or(after.len(), |end| end + 1);
-        let (tag, content) = after.split_at(start);
-        shown.push_str(tag);
-        let is_empty_element = tag.ends_with("/>");
-        let secret = if is_empty_element { 0 } else { content.find(END).unwrap_or(0) };
-        rest = content.get(secret..).unwrap_or_default();
+    while let Some((before, tag)) = rest.split_once('<') {
+        let (name, after) = tag.split_at(tag.find(|c: char| !c.is_alphanumeric()).unwrap_or(0));
+        shown.extend([before, "<", name]);
+        rest = after;
+        if is_secret(name) {
+            let (tag, content) = rest.split_at(rest.find('>').map_or(rest.len(), |end| end + 1));
+            shown.push_str(tag);
+            let end = content.find(&format!("</{name}")).or_else(|| content.find('<'));
+            let end = if tag.ends_with("/>") { 0 } else { end.unwrap_or(content.len()) };
+            rest = content.split_at(end).1;
+        }
     }
     shown + rest
 }

@@ -17,7 +17,10 @@ fn parse(text: &str) -> Result<Loaded, ConfigErrors> {
 
 #[test]
 fn the_token_is_never_shown() {
-    let text = OF_06.replace("</Storage>", "<AdminToken>s3cret</AdminToken></Storage>");
+    let elements = "<AdminToken>s3cret</AdminToken><admintoken>s3cret</admintoken>\
+                    <!-- <AdminToken>s3cret</AdminToken> <MyPassword>s3cret</MyPassword> -->\
+                    </Storage>";
+    let text = OF_06.replace("</Storage>", elements);
     let loaded = parse(&text).unwrap();
     let settings = &loaded.settings;
     assert_eq!(settings.admin.token.as_deref(), Some("s3cret"));

@@ -21,6 +21,9 @@ pub(super) const WAY_OUT: &str = "such a node cannot share a ring with this serv
 /// First bytes of a message of 0.4 or 0.5.
 const OLD_MAGIC: u32 = 0x541c_095f;
 
+/// First two bytes of a connection of TLS.
+const TLS_HANDSHAKE: u32 = 0x1603;
+
 /// First bytes of every frame.
 const MAGIC: u32 = 0xca55_2dfa;
 
@@ -90,6 +93,9 @@ pub enum FrameError {
     /// No node speaks here.
     #[error("wrong magic {0:08x}")]
     Magic(u32),
+    /// A handshake begins where plain text is spoken.
+    #[error("it speaks TLS, and StorageTls is off here")]
+    Tls,
     /// Nodes of 0.4 and 0.5 speak another protocol.
     #[error("Cassandra 0.4 or 0.5 runs there: {WAY_OUT}")]
     Old,
@@ -196,8 +202,11 @@ impl FrameReader {
         let mut reader = ByteReader::new(self.rest());
         let Ok(magic) = reader.u32() else { return Ok(None) };
         if magic != MAGIC {
-            let is_old = magic == OLD_MAGIC;
-            return Err(if is_old { FrameError::Old } else { FrameError::Magic(magic) });
+            return Err(match magic {
+                OLD_MAGIC => FrameError::Old,
+                _ if magic >> 16 == TLS_HANDSHAKE => FrameError::Tls,
+                _ => FrameError::Magic(magic),
+            });
         }
         let Ok(header) = reader.u32() else { return Ok(None) };
         if header & FILE_STREAM != 0 {
@@ -271,6 +280,7 @@ mod tests {
             |length: [u8; 4]| [&[0xca, 0x55, 0x2d, 0xfa, 0, 0, 1, 0], &length[..]].concat();
         assert_eq!(read(b"GET / HTTP/1.1"), Err(FrameError::Magic(0x4745_5420)));
         assert_eq!(read(&OLD_MAGIC.to_be_bytes()), Err(FrameError::Old));
+        assert_eq!(read(&[0x16, 3, 1, 2, 0]), Err(FrameError::Tls));
         assert_eq!(read(&with_length([0xff; 4])), Err(FrameError::Length(-1)));
         assert_eq!(read(&with_length([0x7f, 0, 0, 0])), Err(FrameError::Length(0x7f00_0000)));
         // The largest that is accepted takes no room before it is there.

@@ -167,6 +167,9 @@ impl Operations {
             Operation::Cleanup(_) => OperationKind::Cleanup,
             Operation::Repair(..) => OperationKind::Repair,
         };
+        if self.node.stop.is_cancelled() {
+            return fail("this node has been drained, or is stopping: start it anew first");
+        }
         self.check(&request, &self.node.look()?)?;
         let operation = self.enlist(kind)?;
         let this = Arc::clone(self);

@@ -282,10 +282,12 @@ impl Client {
         let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         connected.map_err(|source| {
             let server = self.server();
-            let text = format!(
-                "Error connecting to the admin side of {server}: {source}. Is the server running, \
-                 and are these its AdminAddress and AdminPort?"
-            );
+            // What TLS refuses has been reached.
+            let advice = match source.kind() {
+                io::ErrorKind::InvalidData => "",
+                _ => ". Is the server running, and are these its AdminAddress and AdminPort?",
+            };
+            let text = format!("Error connecting to the admin side of {server}: {source}{advice}");
             Failure::with(NOT_CONNECTED, text)
         })
     }

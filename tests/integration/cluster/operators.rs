@@ -1,4 +1,4 @@
-//! What operators and their scripts see of several nodes.
+//! Several nodes as operators and their scripts see them.
 
 use crate::cluster::nodes::{Cluster, replicated, wait_until};
 use crate::server::calls::KEYSPACE;
@@ -6,7 +6,7 @@ use crate::server::{Options, program, reconfigure};
 use std::os::unix::fs::symlink;
 use std::process::{Command, Output};
 
-/// What scripts of the time did with the output of `nodetool ring`: addresses of those who are up,
+/// A script of the time on the output of `nodetool ring`: addresses of those who are up,
 /// how many are down, and the sum of shares.
 const SCRIPT: &str = r#"
 ring=$(nodetool -h "$1" ring) || { echo "UNKNOWN: no answer"; exit 3; }
@@ -61,6 +61,9 @@ fn scripts_of_the_time_read_the_ring_and_a_drained_node_is_down() {
     let (code, told) = nodetool(&cluster, 0, "status");
     let look = format!("look at {} (Down, Normal)\n", address(2));
     assert!(code == Some(1) && told.ends_with(&look), "{told}");
+    let refused = cluster.try_nodetool(2, &["decommission"]);
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(told.contains("this node has been drained"), "{refused:?}");
 }
 
 #[test]
