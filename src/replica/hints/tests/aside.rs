@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::kit::disk::{Fault, Operation};
+use crate::kit::seeds;
 use proptest::prelude::*;
 use rustix::io::Errno;
 
@@ -90,13 +91,7 @@ fn lose_power(seed: u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 300,
-        // The input is only a seed, which does not shrink; each case prints its own.
-        failure_persistence: None,
-        max_shrink_iters: 0,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(seeds(300))]
 
     #[test]
     fn a_power_loss_takes_none_of_them(seed: u64) {

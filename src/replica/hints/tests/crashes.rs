@@ -1,6 +1,7 @@
 //! Random runs that end in a power loss, a kill or a clean stop, checked against a model.
 
 use super::*;
+use crate::kit::seeds;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -148,13 +149,7 @@ fn lose_power(seed: u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 300,
-        // The input is only a seed, which does not shrink; each case prints its own.
-        failure_persistence: None,
-        max_shrink_iters: 0,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(seeds(300))]
 
     #[test]
     fn crashes_lose_nothing_that_was_promised(seed: u64) {

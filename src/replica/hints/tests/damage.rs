@@ -1,4 +1,5 @@
 use super::*;
+use crate::kit::seeds;
 use proptest::prelude::*;
 
 const HINTS: u64 = 8;
@@ -196,13 +197,7 @@ fn live_with_damage(seed: u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 300,
-        // The input is only a seed, which does not shrink; each case prints its own.
-        failure_persistence: None,
-        max_shrink_iters: 0,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(seeds(300))]
 
     #[test]
     fn damage_never_gives_wrong_data(seed: u64) {

@@ -1,6 +1,7 @@
 //! Hints for a target whose place another node has taken.
 
 use super::*;
+use crate::kit::seeds;
 use proptest::prelude::*;
 
 fn carol() -> IpAddr {
@@ -119,13 +120,7 @@ fn lose_power(seed: u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 300,
-        // The input is only a seed, which does not shrink; each case prints its own.
-        failure_persistence: None,
-        max_shrink_iters: 0,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(seeds(300))]
 
     #[test]
     fn a_power_loss_takes_no_owner_that_is_written_down(seed: u64) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::kit::seeds;
 use proptest::prelude::*;
 
 use crate::base::fs::FileSystem;
@@ -216,13 +217,7 @@ fn a_power_loss_while_segments_are_made_or_closed_is_no_damage() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 300,
-        // The input is only a seed, which does not shrink; each case prints its own.
-        failure_persistence: None,
-        max_shrink_iters: 0,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(seeds(300))]
 
     #[test]
     fn crashes_lose_nothing_that_was_promised(seed: u64) {
