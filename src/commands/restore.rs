@@ -6,10 +6,11 @@ use super::serve::start_logging;
 use crate::base::fs::OsFileSystem;
 use crate::base::utc::UtcTime;
 use crate::config::Settings;
+use crate::model::schema::ColumnFamilySchema;
 use crate::node::{NodeOptions, StorageSetup};
 use crate::schema;
 use crate::storage::archive::ArchiveReplay;
-use crate::storage::restore::{Report, Request, restore};
+use crate::storage::restore::{Report, Request, Setup, logged_values, restore};
 use crate::storage::snapshot;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -53,15 +54,29 @@ fn parse_time(text: &str) -> Result<UtcTime, String> {
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     start_logging("warn");
-    let mut settings = load_settings(arguments.config.config.as_deref())?;
-    let (directories, name) = (&settings.directories.data, Some(&*arguments.snapshot));
+    let configured = load_settings(arguments.config.config.as_deref())?;
+    let (directories, name) = (&configured.directories.data, Some(&*arguments.snapshot));
     let keyspace = arguments.keyspace.as_deref();
     let snapshots = snapshot::find(&OsFileSystem, directories, keyspace, name);
     let snapshots = snapshots.map_err(Failure::new)?;
-    let recalled = schema::read_for_restore(&mut settings, &OsFileSystem, &snapshots);
-    let recalled = recalled.map_err(Failure::new)?;
-    let report = run_restore(arguments, &settings)?;
-    if let Some(saved) = recalled.filter(|_| !arguments.dry_run) {
+    let recall = |noted: &[Vec<u8>]| -> Result<_, Failure> {
+        let mut settings = configured.clone();
+        let (fs, is_whole) = (&OsFileSystem, keyspace.is_none());
+        let recalled = schema::read_for_restore(&mut settings, fs, &snapshots, noted, is_whole);
+        Ok((settings, recalled.map_err(Failure::new)?))
+    };
+    let (mut settings, mut recalled) = recall(&[])?;
+    check_keyspace(&settings, keyspace)?;
+    let mut request = request(arguments, &settings)?;
+    let mut setup = setup(arguments, &settings)?;
+    if request.archive.is_some() {
+        let noted = logged_values(&setup, &request, schema::REGISTER_NAME);
+        (settings, recalled) = recall(&noted.map_err(Failure::new)?)?;
+        setup = self::setup(arguments, &settings)?;
+        request.made_since = std::mem::take(&mut recalled.made_since);
+    }
+    let report = restore(&setup, &request).map_err(Failure::new)?;
+    if let Some(saved) = recalled.saved.filter(|_| !arguments.dry_run) {
         schema::store(&settings, &OsFileSystem, &saved).map_err(Failure::new)?;
     }
     output::text(&describe(&report, arguments.dry_run));
@@ -72,8 +87,17 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     })
 }
 
-fn run_restore(arguments: &Arguments, settings: &Settings) -> Result<Report, Failure> {
-    check_keyspace(settings, arguments.keyspace.as_deref())?;
+fn setup(arguments: &Arguments, settings: &Settings) -> Result<Setup, Failure> {
+    let options = NodeOptions {
+        accept_commitlog_loss: arguments.accept_commitlog_loss,
+        seed: fastrand::u64(..),
+        ..NodeOptions::default()
+    };
+    let setup = StorageSetup::new(settings, &options).map_err(Failure::new)?;
+    Ok(setup.to_restore(components()))
+}
+
+fn request(arguments: &Arguments, settings: &Settings) -> Result<Request, Failure> {
     let configured = settings.directories.commit_log_archive.as_deref();
     let archive = match (&arguments.archive, arguments.until) {
         (Some(archive), _) => Some(archive_of(archive, configured)),
@@ -84,21 +108,15 @@ fn run_restore(arguments: &Arguments, settings: &Settings) -> Result<Report, Fai
         })?),
         (None, None) => None,
     };
-    let options = NodeOptions {
-        accept_commitlog_loss: arguments.accept_commitlog_loss,
-        seed: fastrand::u64(..),
-        ..NodeOptions::default()
-    };
-    let setup = StorageSetup::new(settings, &options).map_err(Failure::new)?;
-    let request = Request {
+    Ok(Request {
         snapshot: arguments.snapshot.clone(),
         keyspace: arguments.keyspace.clone(),
         archive,
         until_millis: arguments.until.map(|until| until.0),
+        made_since: Vec::new(),
         dry_run: arguments.dry_run,
         command: command(arguments),
-    };
-    restore(&setup.to_restore(components()), &request).map_err(Failure::new)
+    })
 }
 
 /// The archive or one of its folders by the name that the configuration gives it, if it is that
@@ -155,7 +173,12 @@ fn describe(report: &Report, dry_run: bool) -> String {
         ));
     }
     for family in &report.unconfigured {
-        line(format!("Left out column family {family}: it is not configured"));
+        let why = if ColumnFamilySchema::is_of_cql(family) {
+            "it was emptied later, before the time to which the log is replayed"
+        } else {
+            "it is not configured"
+        };
+        line(format!("Left out column family {family}: {why}"));
     }
     for folder in &report.moved_to {
         line(format!("{moved} {}", folder.display()));

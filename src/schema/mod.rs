@@ -60,20 +60,46 @@ pub fn read(settings: &mut Settings, fs: &dyn FileSystem) -> Result<SavedSchema,
     Ok(saved)
 }
 
-/// The same for a restore, with the tables of these snapshots. Returns what is to be
-/// [stored](store) after it, if that has changed.
+/// Schema of a restore.
+#[derive(Debug)]
+pub struct Recalled {
+    /// Definitions to [store] after it, if they have changed.
+    pub saved: Option<SavedSchema>,
+    /// Keyspaces that were made after the snapshots, and are not there now.
+    pub made_since: Vec<String>,
+}
+
+/// The same as [`read`] for a restore, with the definitions of these snapshots, and with those that
+/// are `noted` after them in the part of the log that is replayed: values of the register. The
+/// restore is of all keyspaces if it `is_whole`.
 pub fn read_for_restore(
     settings: &mut Settings,
     fs: &dyn FileSystem,
     snapshots: &[Snapshot],
-) -> Result<Option<SavedSchema>, SchemaError> {
-    let mut saved = file::load(fs, &settings.directories.data)?;
-    let mut is_changed = false;
+    noted: &[Vec<u8>],
+    is_whole: bool,
+) -> Result<Recalled, SchemaError> {
+    let present = file::load(fs, &settings.directories.data)?;
+    let mut saved = present.clone();
+    let later: Vec<Definitions> = noted.iter().filter_map(|it| register::decode(it)).collect();
     for snapshot in snapshots {
-        is_changed |= recall::recall(&mut saved, snapshot, fs)?;
+        recall::recall(&mut saved, snapshot, &later, fs)?;
+    }
+    let keyspaces = &mut saved.definitions.keyspaces;
+    let mut made_since = Vec::new();
+    for (name, definition) in later.last().into_iter().flat_map(|it| &it.keyspaces) {
+        if is_whole && definition.replication.is_some() && !keyspaces.contains_key(name) {
+            keyspaces.insert(name.clone(), definition.clone());
+            made_since.push(name.clone());
+        }
     }
     families::complete(settings, &saved.definitions)?;
-    Ok(is_changed.then_some(saved))
+    let is_changed = saved != present;
+    if is_changed {
+        let newest = later.iter().map(|it| it.version).max().unwrap_or(0);
+        saved.definitions.version = saved.definitions.version.max(newest) + 1;
+    }
+    Ok(Recalled { saved: is_changed.then_some(saved), made_since })
 }
 
 /// Writes the definitions of a stopped node.

@@ -1,6 +1,6 @@
-//! Definitions that a snapshot holds, for a restore.
+//! Definitions that a snapshot holds, and those that the log notes after it, for a restore.
 
-use super::definitions::{Definitions, KeyspaceDefinition};
+use super::definitions::{Definitions, KeyspaceDefinition, TableDefinition};
 use super::file::{SavedSchema, SchemaFileError};
 use crate::base::fs::FileSystem;
 use crate::storage::checked_file;
@@ -10,56 +10,69 @@ use crate::storage::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Adds the tables of a snapshot that are not defined as they were then: they were dropped or
-/// emptied since, or are those of another node. Returns whether there are any.
+/// Takes a keyspace back to the time of a snapshot, and on to the last of the `later` definitions
+/// that the log notes after it. Tables of the snapshot that were dropped since are there again;
+/// those that are in neither stay.
 pub(super) fn recall(
     saved: &mut SavedSchema,
     snapshot: &Snapshot,
+    later: &[Definitions],
     fs: &dyn FileSystem,
-) -> Result<bool, SchemaFileError> {
-    let mut is_changed = false;
+) -> Result<(), SchemaFileError> {
+    let (mut then, mut kept) = (Definitions::default(), BTreeSet::new());
     for folder in &snapshot.folders {
-        let Some(then) = checked_file::load::<SavedSchema>(fs, &folder.join(SCHEMA_FILE))? else {
+        let Some(found) = checked_file::load::<SavedSchema>(fs, &folder.join(SCHEMA_FILE))? else {
             continue;
         };
+        then = found.definitions;
         let entries = fs.list(folder).context("list", folder)?;
-        let kept = entries.iter().filter_map(|entry| match FileName::parse(&entry.name) {
+        kept.extend(entries.iter().filter_map(|entry| match FileName::parse(&entry.name) {
             FileName::Manifest(name) => Some(name),
             _ => None,
-        });
-        let kept: BTreeSet<String> = kept.collect();
-        is_changed |= add(&mut saved.definitions, &then.definitions, &snapshot.keyspace, &kept);
-        // The next start would remove their files.
-        saved
-            .leftovers
-            .retain(|(keyspace, name)| *keyspace != snapshot.keyspace || !kept.contains(name));
+        }));
     }
-    Ok(is_changed)
-}
-
-/// Adds the tables of a keyspace with these stored names.
-fn add(now: &mut Definitions, then: &Definitions, keyspace: &str, kept: &BTreeSet<String>) -> bool {
-    let Some(past) = then.keyspaces.get(keyspace) else { return false };
-    let known: BTreeSet<(String, String)> = now.stored_names().collect();
-    let lacks = |name: &String| {
-        kept.contains(name) && !known.contains(&(keyspace.to_owned(), name.clone()))
-    };
-    let lost: Vec<_> =
-        past.tables.iter().filter(|(name, it)| lacks(&it.stored_name(name))).collect();
-    if lost.is_empty() {
-        return false;
-    }
-    let present = now.keyspaces.entry(keyspace.to_owned()).or_insert_with(|| KeyspaceDefinition {
+    let keyspace = &snapshot.keyspace;
+    let later = later.iter().filter(|it| it.version > then.version);
+    let later: Vec<_> = later.map(|it| it.keyspaces.get(keyspace)).collect();
+    let past = then.keyspaces.remove(keyspace);
+    let last = later.last().copied().flatten();
+    let Some(template) = last.or(past.as_ref()) else { return Ok(()) };
+    let present = saved.definitions.keyspaces.entry(keyspace.clone());
+    let present = present.or_insert_with(|| KeyspaceDefinition {
         tables: BTreeMap::new(),
         types: BTreeMap::new(),
-        ..past.clone()
+        ..template.clone()
     });
-    for (name, of_type) in &past.types {
-        present.types.entry(name.clone()).or_insert_with(|| Arc::clone(of_type));
+    if let Some(mut past) = past {
+        past.tables.retain(|name, table| kept.contains(&table.stored_name(name)));
+        // As they were when they were dropped.
+        for definition in later.into_iter().flatten() {
+            past.tables.iter_mut().for_each(|(name, table)| renew(name, table, definition));
+        }
+        present.take(&past);
     }
-    for (name, table) in lost {
-        present.tables.insert(name.clone(), Arc::clone(table));
+    if let Some(last) = last {
+        present.take(last);
     }
-    now.version = now.version.max(then.version) + 1;
-    true
+    // The next start would remove their files.
+    saved.leftovers.retain(|(of, stored)| {
+        let mut tables = present.tables.iter();
+        of != keyspace || tables.all(|(name, table)| table.stored_name(name) != *stored)
+    });
+    Ok(())
+}
+
+/// Gives a table the definition that it has there, if it is the same table with the same rows.
+fn renew(name: &str, table: &mut Arc<TableDefinition>, there: &KeyspaceDefinition) {
+    if let Some(found) = there.tables.get(name).filter(|it| it.rows == table.rows) {
+        *table = Arc::clone(found);
+    }
+}
+
+impl KeyspaceDefinition {
+    /// Takes over tables and types.
+    fn take(&mut self, other: &Self) {
+        self.tables.extend(other.tables.clone());
+        self.types.extend(other.types.clone());
+    }
 }

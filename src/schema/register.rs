@@ -291,7 +291,8 @@ impl SchemaRegister {
 }
 
 /// The definitions of a value of the register, which is empty at first.
-fn decode(value: &[u8]) -> Option<Definitions> {
+/// The definitions of a value of the register; `None` for one of a later version of the server.
+pub(super) fn decode(value: &[u8]) -> Option<Definitions> {
     if value.is_empty() {
         return Some(Definitions::default());
     }

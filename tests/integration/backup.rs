@@ -117,7 +117,7 @@ fn tables_that_were_dropped_or_emptied_come_back_with_their_rows() {
     let plain = "alexandra restore --config CONF --snapshot nightly";
     let count = |address: SocketAddr, table: &str| {
         let (mut client, _) = CqlClient::begin(address);
-        let answer = client.query(&format!("SELECT count(*) FROM k.{table}"));
+        let answer = client.query(&format!("SELECT count(v) FROM k.{table}"));
         i64::from_be_bytes(*answer.body.last_chunk().unwrap())
     };
     let (address, _) = with_cql();
@@ -142,7 +142,8 @@ fn tables_that_were_dropped_or_emptied_come_back_with_their_rows() {
     let (mut client, _) = CqlClient::begin(address);
     client.query("DROP TABLE k.dropped");
     client.query("TRUNCATE k.emptied");
-    client.query("INSERT INTO k.kept (n) VALUES (2)");
+    client.query("INSERT INTO k.kept (n, v) VALUES (2, {a: 2})");
+    client.query("ALTER TABLE k.kept DROP v");
     assert!(server.stop().success());
     let dry_run = "alexandra restore --config CONF --snapshot nightly --dry-run";
     let told = succeeds(from.path(), dry_run, &[]);
@@ -168,6 +169,84 @@ fn tables_that_were_dropped_or_emptied_come_back_with_their_rows() {
     succeeds(to.path(), plain, &[]);
     let _server = Server::start(to.path(), &options);
     assert_eq!(count(address, "emptied"), 1);
+}
+
+/// A table that was made or emptied since has new rows in the log, under a definition that the log
+/// has as well.
+#[test]
+fn tables_of_the_time_after_the_snapshot_are_replayed() {
+    let [from, lost] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let (address, _) = with_cql();
+    let options = |directory: &FilePath| -> Options {
+        let archive = directory.join("archive").display().to_string();
+        plain_families()
+            .with("CqlPort", &address.port().to_string())
+            .with("CommitLogArchiveDirectory", &archive)
+    };
+    let query = |statement: &str| CqlClient::begin(address).0.query(statement);
+    let count = |rows: &str| {
+        let answer = query(&format!("SELECT count(*) FROM {rows}"));
+        i64::from_be_bytes(*answer.body.last_chunk().unwrap())
+    };
+    let mut server = Server::start(from.path(), &options(from.path()));
+    let strategy = "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+    query(&format!("CREATE KEYSPACE k {strategy}"));
+    for table in ["emptied", "altered"] {
+        query(&format!("CREATE TABLE k.{table} (n int PRIMARY KEY, v int)"));
+        query(&format!("INSERT INTO k.{table} (n, v) VALUES (1, 1)"));
+    }
+    assert!(server.stop().success());
+    succeeds(from.path(), "alexandra snapshot take --config CONF nightly", &[]);
+
+    server.restart();
+    query("CREATE TABLE k.later (n int PRIMARY KEY)");
+    query("INSERT INTO k.later (n) VALUES (1)");
+    query("TRUNCATE k.emptied");
+    query("INSERT INTO k.emptied (n) VALUES (10)");
+    query("ALTER TABLE k.altered ADD x int");
+    query("UPDATE k.altered SET x = 5 WHERE n = 1");
+    query(&format!("CREATE KEYSPACE young {strategy}"));
+    query("CREATE TABLE young.t (n int PRIMARY KEY)");
+    query("INSERT INTO young.t (n) VALUES (1)");
+    thread::sleep(PAUSE);
+    let time = now_millis().to_string();
+    thread::sleep(PAUSE);
+    for table in ["later", "altered"] {
+        query(&format!("DROP TABLE k.{table}"));
+    }
+    assert!(server.stop().success());
+
+    // Of this machine there are only its snapshots and the archive.
+    configure(lost.path(), &options(lost.path()));
+    let copy = |part: &str| {
+        let to = lost.path().join(part);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        let copied = Command::new("cp").arg("-a").arg(from.path().join(part)).arg(to).status();
+        assert!(copied.unwrap().success(), "{part}");
+    };
+    ["archive", "data/k/snapshots", "data/system/snapshots"].into_iter().for_each(copy);
+    let plain = "alexandra restore --config CONF --snapshot nightly";
+    let told = succeeds(lost.path(), &format!("{plain} --archive ARCHIVE"), &[]);
+    let left_out: Vec<&str> = told.lines().filter(|line| line.contains("Left out")).collect();
+    assert!(matches!(left_out[..], [line] if line.contains("k.emptied-")), "{told}");
+    let mut restored = Server::start(lost.path(), &options(lost.path()));
+    for _ in 0..2 {
+        let rows = ["k.emptied", "k.emptied WHERE n = 10", "young.t"].map(count);
+        // A table of the snapshot that was dropped is there again, one that came later is not.
+        let altered = count("k.altered WHERE n = 1 AND x = 5 ALLOW FILTERING");
+        let tables = count("system_schema.tables WHERE keyspace_name = 'k'");
+        assert_eq!((rows, altered, tables), ([1; 3], 1, 2));
+        query("ALTER TABLE k.altered WITH comment = 'there again'");
+        restored.restart();
+    }
+    assert!(restored.stop().success());
+
+    succeeds(from.path(), &format!("{plain} --until TIME"), &[("TIME", &time)]);
+    server.restart();
+    for rows in ["k.later", "k.emptied", "k.emptied WHERE n = 10", "young.t"] {
+        assert_eq!(count(rows), 1, "{rows}");
+    }
+    assert_eq!(count("k.altered WHERE n = 1 AND x = 5 ALLOW FILTERING"), 1);
 }
 
 #[test]

@@ -111,15 +111,19 @@ impl ArchiveReplay {
         self.segments.len()
     }
 
-    /// Hands the records to `apply`, in ascending order, also those that are in SSTables. All
-    /// segments are in the folder by now.
+    /// Hands the records to `apply`, in ascending order, also those that are in SSTables. Segments
+    /// are in the folder, or in a log that continues it.
     pub fn deliver<E>(
         &self,
         fs: &dyn FileSystem,
+        log: Option<&Path>,
         apply: &mut Apply<'_, E>,
     ) -> Result<(), ReplayError<E>> {
         for segment in &self.segments {
-            let path = segment_path(&self.folder, segment.header.id);
+            let mut path = segment_path(&self.folder, segment.header.id);
+            if let Some(log) = log.filter(|_| !fs.exists(&path)) {
+                path = segment_path(log, segment.header.id);
+            }
             deliver(segment, &path, fs, &mut |position, body| {
                 if position <= self.stop { apply(position, body) } else { Ok(()) }
             })?;

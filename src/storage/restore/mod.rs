@@ -29,11 +29,12 @@ use super::legacy::takeover;
 use super::options::{FamilyOptions, Options};
 use super::snapshot::SnapshotName;
 use super::system::log_guard::LostLog;
+use super::system::registers;
 use crate::model::schema::{FamilyId, Schema};
 use crate::ring::Partitioner;
 use place::RestoreMark;
 use plan::Plan;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A storage core as it would be opened.
@@ -69,6 +70,9 @@ pub struct Request {
     pub archive: Option<PathBuf>,
     /// Replay stops where the log first notes a later time, in milliseconds since the Unix epoch.
     pub until_millis: Option<u64>,
+    /// Keyspaces that were made after the snapshot, and of which nothing is there: all of them is
+    /// in the archive.
+    pub made_since: Vec<String>,
     /// Only tells what would be done.
     pub dry_run: bool,
     /// The command line, for repeating a restore that was cut off.
@@ -243,10 +247,32 @@ impl Archive {
         Ok(found)
     }
 
-    /// Whether the commit log continues what is replayed.
-    fn is_own(&self) -> bool {
-        self.own == self.asked
+    /// The commit log, if it continues what is replayed.
+    fn log<'a>(&self, setup: &'a Setup) -> Option<&'a Path> {
+        (self.own == self.asked).then_some(&setup.options.commit_log_directory)
     }
+}
+
+/// Values that a register got in what would be replayed of the archive, in their order: a schema
+/// changes there too. Changes nothing.
+pub fn logged_values(
+    setup: &Setup,
+    request: &Request,
+    register: &str,
+) -> Result<Vec<Vec<u8>>, RestoreError> {
+    let Setup { components: Components { fs, .. }, options, schema, .. } = setup;
+    let _locks = lock_present_directories(&**fs, options)?;
+    let archive = Archive::find(setup, request)?;
+    let plan = Plan::of(setup, request, &archive)?;
+    let mut values = Vec::new();
+    if let Some(replay) = plan.survey(setup, request, &archive)? {
+        let mut take = |_, record: &[u8]| {
+            values.extend(registers::logged_value(record, schema, register));
+            Ok::<_, Unapplied>(())
+        };
+        replay.deliver(&**fs, archive.log(setup), &mut take)?;
+    }
+    Ok(values)
 }
 
 /// Restores what is wanted, or tells what that would be.

@@ -11,7 +11,7 @@ use crate::storage::database::{
     open_family,
 };
 use crate::storage::error::FileContext;
-use crate::storage::family::{ColumnFamily, Originals};
+use crate::storage::family::{ColumnFamily, OpenError, Originals};
 use crate::storage::files::{self, BEFORE_RESTORE, FileName, OriginalPart};
 use crate::storage::legacy::takeover::SNAPSHOT_TAG;
 use crate::storage::manifest::Manifest;
@@ -62,7 +62,8 @@ impl Plan {
         archive: &Archive,
     ) -> Result<Self, RestoreError> {
         let (fs, options) = (&*setup.components.fs, &setup.options);
-        let snapshots = find_snapshots(setup, request)?;
+        let mut snapshots = find_snapshots(setup, request)?;
+        snapshots.extend(made_since(&snapshots, &request.made_since));
         let mark = RestoreMark::read(fs, &options.data_directories)?;
         check_log(setup, mark.as_ref())?;
         let restored: BTreeSet<&str> = snapshots.iter().map(|s| s.keyspace.as_str()).collect();
@@ -98,7 +99,7 @@ impl Plan {
         archive: &Archive,
     ) -> Result<Option<ArchiveReplay>, RestoreError> {
         let Some(folder) = &archive.asked else { return Ok(None) };
-        let log = archive.is_own().then_some(&*setup.options.commit_log_directory);
+        let log = archive.log(setup);
         let bases = self.families.iter().map(|family| family.manifest.flushed);
         let base = bases.min().unwrap_or_default();
         let (fs, until) = (&*setup.components.fs, request.until_millis);
@@ -164,7 +165,7 @@ impl Plan {
         let mut sink = Replayer::new(opening, &records, true);
         if let Some(replay) = replay {
             let mut apply = |position, record: &[u8]| sink.apply(position, record);
-            replay.deliver(&*components.fs, &mut apply)?;
+            replay.deliver(&*components.fs, None, &mut apply)?;
             replay.mutations = sink.mutations;
         }
         flush_all(&stores, self.newest)?;
@@ -223,6 +224,19 @@ fn find_snapshots(setup: &Setup, request: &Request) -> Result<Vec<Snapshot>, Res
     Ok(found)
 }
 
+/// Empty snapshots of keyspaces that were made after all of these.
+fn made_since(snapshots: &[Snapshot], keyspaces: &[String]) -> Vec<Snapshot> {
+    let Some(newest) = snapshots.iter().max_by_key(|it| it.name.millis) else { return Vec::new() };
+    let empty = |keyspace: &String| Snapshot {
+        keyspace: keyspace.clone(),
+        name: newest.name.clone(),
+        total_bytes: 0,
+        exclusive_bytes: 0,
+        folders: Vec::new(),
+    };
+    keyspaces.iter().map(empty).collect()
+}
+
 /// Adds the column families of one keyspace, after a look at all files of the snapshot.
 fn plan_keyspace(
     setup: &Setup,
@@ -231,17 +245,11 @@ fn plan_keyspace(
     unconfigured: &mut Vec<String>,
 ) -> Result<(), RestoreError> {
     let generations = newest_generations(setup, &snapshot.keyspace)?;
-    let node = (NodeId::any(), Originals::Refuse);
-    let quiet = Components { events: Events::ignored(), ..setup.components.clone() };
-    let environment = new_environment(&quiet, &setup.options, setup.partitioner, node);
-    let folders = snapshot.folders.clone();
     let is_meant = |family: &ColumnFamilySchema| family.keyspace == snapshot.keyspace;
     let first_family = families.len();
+    let first_of_all = families.iter().map(|family| family.manifest.flushed).min();
     for (id, schema) in setup.schema.families().filter(|(_, schema)| is_meant(schema)) {
-        // Opening reads what every later read depends on, and compares the comparators.
-        let options = setup.family_options(id);
-        let store = ColumnFamily::open(&environment, id, schema, options, folders.clone())?;
-        let Captured { manifest_folder, mut manifest, tables, .. } = store.capture();
+        let (manifest_folder, mut manifest, tables) = saved(setup, snapshot, id, schema)?;
         let present = present_manifests(setup, schema).map(|it| it.sequence);
         manifest.node = None;
         manifest.sequence = present.max().unwrap_or(0).max(manifest.sequence);
@@ -249,7 +257,6 @@ fn plan_keyspace(
         // snapshots stay those of other files.
         let newest = generations.get(&schema.name);
         manifest.obsolete.extend(newest.filter(|it| !manifest.sstables.contains_key(it)));
-        let tables = tables.iter().flat_map(|table| table.files()).collect();
         let schema = Arc::clone(schema);
         families.push(FamilyPlan { id, schema, manifest, manifest_folder, tables });
     }
@@ -258,7 +265,7 @@ fn plan_keyspace(
     let is_saved = |family: &&mut FamilyPlan| saved.contains(&family.schema.name);
     let bases = planned.iter_mut().filter(is_saved).map(|family| family.manifest.flushed);
     // What a column family that came later has got since is all in the log.
-    let first = bases.min().unwrap_or_default();
+    let first = bases.min().or(first_of_all).unwrap_or_default();
     for family in planned.iter_mut() {
         if !saved.remove(&family.schema.name) {
             family.manifest.flushed = first;
@@ -266,6 +273,28 @@ fn plan_keyspace(
     }
     unconfigured.extend(saved.into_iter().map(|name| format!("{}.{name}", snapshot.keyspace)));
     Ok(())
+}
+
+/// The manifest of a column family in a snapshot, with its folder, and the files of its SSTables.
+fn saved(
+    setup: &Setup,
+    snapshot: &Snapshot,
+    id: FamilyId,
+    schema: &Arc<ColumnFamilySchema>,
+) -> Result<(PathBuf, Manifest, Vec<PathBuf>), OpenError> {
+    if let ([], [data, ..]) = (&snapshot.folders[..], &setup.options.data_directories[..]) {
+        let folder = files::snapshots_folder(&files::keyspace_folder(data, &schema.keyspace));
+        let none = folder.join(snapshot.name.to_string());
+        return Ok((none, Manifest::new(&schema.to_string()), Vec::new()));
+    }
+    let node = (NodeId::any(), Originals::Refuse);
+    let quiet = Components { events: Events::ignored(), ..setup.components.clone() };
+    let environment = new_environment(&quiet, &setup.options, setup.partitioner, node);
+    let (options, folders) = (setup.family_options(id), snapshot.folders.clone());
+    // Opening reads what every later read depends on, and compares the comparators.
+    let store = ColumnFamily::open(&environment, id, schema, options, folders)?;
+    let Captured { manifest_folder, manifest, tables, .. } = store.capture();
+    Ok((manifest_folder, manifest, tables.iter().flat_map(|table| table.files()).collect()))
 }
 
 /// The column families that a snapshot has.

@@ -15,12 +15,13 @@
 //! was never told that it was done.
 
 use super::KEYSPACE;
+use crate::base::bytes::ByteReader;
 use crate::base::context::RequestContext;
 use crate::model::cell::Expiry;
 use crate::model::key::RowKey;
-use crate::model::mutation::MutationBuilder;
+use crate::model::mutation::{MutationBuilder, RowMutation};
 use crate::model::register::{Kept, Register};
-use crate::model::schema::FamilyId;
+use crate::model::schema::{FamilyId, Schema};
 use crate::model::slice::Slice;
 use crate::storage::database::{Applied, Database, WriteError};
 use crate::storage::error::{Corrupt, ReadError};
@@ -96,6 +97,23 @@ impl SavedRegister {
         }
         storage.apply(&row.finish(), true)
     }
+}
+
+/// The value that a record of the commit log gives to a register, if it gives one.
+pub(in crate::storage) fn logged_value(
+    record: &[u8],
+    schema: &Schema,
+    name: &str,
+) -> Option<Vec<u8>> {
+    let mut reader = ByteReader::new(record);
+    let row = [reader.prefixed().ok()?, reader.prefixed().ok()?];
+    if row != [KEYSPACE.as_bytes(), name.as_bytes()] {
+        return None;
+    }
+    let mutation = RowMutation::decode_except(record, schema, |_, _| true).ok()?;
+    let mut cells = mutation.families.iter().flat_map(|family| &family.cells);
+    let value = cells.find(|cell| cell.name() == VALUE)?;
+    Some(value.value().to_vec())
 }
 
 fn paxos(storage: &Database) -> FamilyId {

@@ -44,7 +44,7 @@ fn in_log(fs: &SimFileSystem) -> Vec<u64> {
 fn survey(fs: &SimFileSystem, base: Position, until: Option<u64>) -> (ArchiveReplay, Vec<Vec<u8>>) {
     let replay = ArchiveReplay::survey::<Infallible>(fs, archive(), None, base, until).unwrap();
     let mut found = Vec::new();
-    let delivered = replay.deliver::<Infallible>(fs, &mut |_, body| {
+    let delivered = replay.deliver::<Infallible>(fs, None, &mut |_, body| {
         found.push(body.to_vec());
         Ok(())
     });
