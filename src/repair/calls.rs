@@ -29,6 +29,8 @@ pub(super) const HAS_HEARD: &str = "has-heard";
 pub(super) const WHERE_IS: &str = "where-is";
 /// Asks for the members with their tokens, in the order of tokens.
 pub(super) const WHICH_RING: &str = "which-ring";
+/// Asks for the version of the schema that a node has followed.
+pub(super) const WHICH_SCHEMA: &str = "which-schema";
 /// Asks for the load of a node, and the token that would halve it.
 pub(super) const WHICH_TOKEN: &str = "which-token";
 /// Asks for a page of rows, which only a column family can decode.

@@ -93,6 +93,9 @@ pub trait Host: Send + Sync + Debug {
     /// The reason to refuse requests of a removed node, or all requests if this node was removed.
     fn turns_away(&self, from: IpAddr) -> Option<&'static str>;
 
+    /// Version of the schema that this node has followed; 0 for none.
+    fn schema(&self) -> u64;
+
     /// Whether all writes by a former ring have ended: they are acknowledged by all, or have become
     /// hints.
     fn is_quiet(&self) -> bool;

@@ -1,7 +1,7 @@
 //! Calls from other nodes, and to them and this node itself.
 
 use super::calls::{
-    CANCEL, HAS_HEARD, Heard, PAGE, POLL, START, WHERE_IS, WHICH_RING, WHICH_TOKEN,
+    CANCEL, HAS_HEARD, Heard, PAGE, POLL, START, WHERE_IS, WHICH_RING, WHICH_SCHEMA, WHICH_TOKEN,
 };
 use super::compare::Validator;
 use super::error::{OperationError, Result, fail};
@@ -10,7 +10,7 @@ use super::job::{JobControl, Jobs, Output, Task};
 use super::topology::halving_token;
 use super::transfer::{Fetcher, MAX_PAGE};
 use crate::base::bytes::ByteReader;
-use crate::net::bodies::{Body, PageCommand, PageReply, PageRows, RangeReply};
+use crate::net::bodies::{Body, BodyContext, PageCommand, PageReply, PageRows, RangeReply};
 use crate::net::caller::Caller;
 use crate::net::extensions::CALL;
 use crate::net::message::Message;
@@ -19,13 +19,21 @@ use crate::ring::DecoratedKey;
 use log::Level;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 /// Most calls that are answered or wait. Further ones are dropped: their callers repeat them.
 const MAX_CALLS: usize = 64;
 
 /// Pages that are read from disk at a time, so that clients get the rest of it.
 const MAX_READS: usize = 2;
+
+/// Longest wait for a schema that others have.
+const SCHEMA_PATIENCE: Duration = Duration::from_secs(120);
+
+/// Pause between two looks at their schema.
+const SCHEMA_POLL: Duration = Duration::from_millis(200);
 
 /// Longest answer that goes with those to clients. Longer ones go by a connection of their own.
 const BULK_BYTES: usize = 16 << 10;
@@ -57,15 +65,53 @@ impl Service {
         name: &str,
         question: &(impl Body + Sync),
     ) -> Result<A> {
+        if to != self.node.local() {
+            return self.ask_other(to, name, question).await;
+        }
+        let context = self.node.context();
+        let answer = self.answer(to, name, &question.encode(context)?).await?;
+        decode(to, &answer, context)
+    }
+
+    async fn ask_other<A: Body>(
+        &self,
+        to: IpAddr,
+        name: &str,
+        question: &(impl Body + Sync),
+    ) -> Result<A> {
         let context = self.node.context();
         let body = question.encode(context)?;
-        let answer = if to == self.node.local() {
-            self.answer(to, name, &body).await?
-        } else {
-            Caller::new(Arc::clone(&self.node.messenger)).call(to, name, &body).await?
-        };
-        let senseless = |error| format!("the answer of {to} makes no sense: {error}");
-        A::decode(&answer, context).map_err(|error| OperationError::Failed(senseless(error)))
+        let answer = Caller::new(Arc::clone(&self.node.messenger)).call(to, name, &body).await?;
+        decode(to, &answer, context)
+    }
+
+    /// Waits until this node has followed the schema of all others that are alive: it collects the
+    /// rows of the tables that it has. Gossip tells of a change later than its client hears of it.
+    pub(super) async fn catch_up(&self) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            let RingSnapshot { live, callable, .. } = self.node.look()?;
+            let others = live.intersection(&callable).filter(|it| **it != self.node.local());
+            let mut behind = None;
+            for other in others {
+                let theirs = self.ask_other::<u64>(*other, WHICH_SCHEMA, &()).await;
+                if theirs.is_ok_and(|theirs| theirs <= self.node.host().map_or(0, |it| it.schema()))
+                {
+                    continue;
+                }
+                behind = Some(*other);
+            }
+            match behind {
+                None => return Ok(()),
+                Some(other) if began.elapsed() >= SCHEMA_PATIENCE => {
+                    return fail(format!(
+                        "{other} has a newer schema that this node does not follow, or does not \
+                         tell: see why in the log, and do it again"
+                    ));
+                }
+                Some(_) => tokio::time::sleep(SCHEMA_POLL).await,
+            }
+        }
     }
 
     /// Answers a call, on a task of its own. False for other messages. Must be called within a
@@ -97,7 +143,8 @@ impl Service {
     async fn answer(self: &Arc<Self>, from: IpAddr, name: &str, body: &[u8]) -> Result<Vec<u8>> {
         let (node, context, host) = (&self.node, self.node.context(), self.node.host()?);
         // A removed node has to know the ring before it can join again.
-        let asks_for_ring = [HAS_HEARD, WHERE_IS, WHICH_RING, WHICH_TOKEN].contains(&name);
+        let asks_for_ring =
+            [HAS_HEARD, WHERE_IS, WHICH_RING, WHICH_SCHEMA, WHICH_TOKEN].contains(&name);
         // Its own calls are never refused.
         if !asks_for_ring
             && from != node.local()
@@ -125,6 +172,7 @@ impl Service {
                 let members = ring.members().map(|(token, it)| (it, token.clone()));
                 Ok(members.collect::<Vec<_>>().encode(context)?)
             }
+            WHICH_SCHEMA => Ok(host.schema().encode(context)?),
             WHICH_TOKEN => {
                 let stores = node.storage.families();
                 let load = stores.map(|store| store.statistics().live_bytes).sum::<u64>() as f64;
@@ -157,7 +205,10 @@ impl Service {
         match task {
             Task::Ranges(ranges) => {
                 let what = format!("{} ranges, of which it becomes a replica", ranges.len());
-                let fetch = self.fetcher.fetch(&ranges, progress);
+                let fetch = async {
+                    self.catch_up().await?;
+                    self.fetcher.fetch(&ranges, progress).await
+                };
                 collect(from, (Level::Info, &what), &control, fetch).await
             }
             Task::Rows { family, sources } => {
@@ -203,6 +254,11 @@ impl Service {
         self.node.sending.add(from, id, page.len());
         Ok(page)
     }
+}
+
+fn decode<A: Body>(from: IpAddr, answer: &[u8], context: BodyContext<'_>) -> Result<A> {
+    let senseless = |error| format!("the answer of {from} makes no sense: {error}");
+    A::decode(answer, context).map_err(|error| OperationError::Failed(senseless(error)))
 }
 
 /// Collects rows for a node, until they are here or the job ends.

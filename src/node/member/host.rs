@@ -2,10 +2,12 @@
 
 use super::{Gossip, Member, announce};
 use crate::gossip::{GossipEvent, MOVE_STATE, NodePlace, PLAN_STATE, Plan};
+use crate::model::key::RowKey;
 use crate::net::extensions;
 use crate::repair::{Announced, Host, Lifecycle, RingSnapshot};
 use crate::replica::Readiness;
 use crate::ring::TokenMetadata;
+use crate::schema::REGISTER_NAME;
 use log::Level;
 use std::net::IpAddr;
 
@@ -137,6 +139,11 @@ impl Host for Member {
 
     fn turns_away(&self, from: IpAddr) -> Option<&'static str> {
         self.coordinator.turns_away(from)
+    }
+
+    fn schema(&self) -> u64 {
+        let versions = self.coordinator.register_versions();
+        versions.get(&RowKey::from(REGISTER_NAME)).map_or(0, |version| *version as u64)
     }
 
     fn is_quiet(&self) -> bool {

@@ -88,9 +88,11 @@ impl Operations {
         all.filter(|(endpoint, _)| is_other(*endpoint)).collect()
     }
 
-    /// Waits until all nodes know the same members, also those that just arrived or left. A dead
-    /// node that is to be removed does not count: some may have removed it already.
+    /// Waits until all nodes know the same members, also those that just arrived or left, and this
+    /// node the schema of the others. A dead node that is to be removed does not count: some may
+    /// have removed it already.
     pub(super) async fn settled(&self, gone: Option<IpAddr>) -> Result<RingSnapshot> {
+        self.service.catch_up().await?;
         let began = Instant::now();
         loop {
             let look = self.node.look()?;

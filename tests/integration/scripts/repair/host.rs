@@ -136,6 +136,10 @@ impl Host for Seat {
         None
     }
 
+    fn schema(&self) -> u64 {
+        0
+    }
+
     fn is_quiet(&self) -> bool {
         true
     }
