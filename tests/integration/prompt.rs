@@ -1,13 +1,15 @@
 //! `alexandra cli` at a terminal, as a person has it.
 
+use crate::cql::CqlClient;
 use crate::server::calls::{KEYSPACE, STANDARD, plain_families};
-use crate::server::{Server, program};
+use crate::server::{Options, Server, free_ports, program};
 use alexandra::base::clock::{Clock, SystemClock};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs::File;
 use std::io::{Read, Write};
+use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -32,7 +34,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn start(server: &Server, home: &Path) -> Self {
+    fn start(server: &Server, home: &Path, admin_port: u16) -> Self {
         let pty = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&pty).unwrap();
         unlockpt(&pty).unwrap();
@@ -45,7 +47,8 @@ impl Terminal {
         let address = server.thrift_address();
         let (host, port) = (address.ip().to_string(), address.port().to_string());
         let mut command = Command::new(program());
-        command.args(["cli", "--admin-port", "0", "-h", &host, "-p", &port]);
+        let admin_port = admin_port.to_string();
+        command.args(["cli", "--admin-port", &admin_port, "-h", &host, "-p", &port]);
         command.env("HOME", home).env("TERM", "xterm").env_remove("PAGER");
         let process = command.stdin(input).stdout(output).stderr(errors).spawn().unwrap();
         let keyboard = File::from(pty);
@@ -103,7 +106,7 @@ impl Drop for Terminal {
 fn a_person_creates_data_finds_them_and_deletes_them() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path(), &plain_families());
-    let mut terminal = Terminal::start(&server, directory.path());
+    let mut terminal = Terminal::start(&server, directory.path(), 0);
     terminal.expect("Welcome to cassandra CLI.");
     terminal.expect("cassandra> ");
     terminal.ask(&format!("use {KEYSPACE}"), "\n");
@@ -136,8 +139,39 @@ fn a_person_creates_data_finds_them_and_deletes_them() {
     assert!(terminal.process.wait().unwrap().success());
 
     // The next session remembers.
-    let mut terminal = Terminal::start(&server, directory.path());
+    let mut terminal = Terminal::start(&server, directory.path(), 0);
     terminal.expect("cassandra> ");
     terminal.press(UP);
     terminal.expect(&format!("get {STANDARD}['row']"));
+}
+
+#[test]
+fn types_are_those_of_the_moment() {
+    let directory = tempfile::tempdir().unwrap();
+    let [cql_port, admin_port] = free_ports();
+    let options = Options::default()
+        .with("CqlPort", &cql_port.to_string())
+        .with("AdminPort", &admin_port.to_string());
+    let server = Server::start(directory.path(), &options);
+    let mut terminal = Terminal::start(&server, directory.path(), admin_port);
+    terminal.expect("cassandra> ");
+    let (mut cql, _) = CqlClient::begin((Ipv4Addr::LOCALHOST, cql_port).into());
+    let mut change = |statement: &str| {
+        cql.query(statement);
+    };
+    let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
+    change(&format!("CREATE KEYSPACE shop WITH replication = {replication}"));
+    let table = "shop.late";
+    change(&format!("CREATE TABLE {table} (k text PRIMARY KEY, n int)"));
+    terminal.ask(&format!("set {table}['a']['n'] = 65"), "Value inserted.");
+    terminal.ask(&format!("assume {table} column 'o' as int"), "Assumed");
+    change(&format!("ALTER TABLE {table} ADD m bigint"));
+    terminal.ask(&format!("set {table}['a']['m'] = 66"), "Value inserted.");
+    terminal.ask(&format!("set {table}['a']['o'] = 'old'"), "'old' is no int");
+    terminal.ask(&format!("get {table}['a']['m']"), "value=66");
+    change(&format!("DROP TABLE {table}"));
+    terminal.ask(&format!("get {table}['a']"), "No such column family: late");
+    change(&format!("CREATE TABLE {table} (k text PRIMARY KEY, n text)"));
+    terminal.ask(&format!("set {table}['b']['n'] = 65"), "Value inserted.");
+    terminal.ask(&format!("get {table}['b']['n']"), "value=65");
 }

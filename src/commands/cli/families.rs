@@ -62,6 +62,29 @@ impl Types {
         self.columns = columns.collect();
     }
 
+    /// Gives a part another type.
+    fn assume(&mut self, part: &Part, type_name: &Name) -> Result<(), Mistake> {
+        let unknown = || literals::unknown_type(type_name.span.clone(), &type_name.text);
+        let comparator = || literals::comparator_named(&type_name.text).ok_or_else(unknown);
+        let of_type = || literals::type_named(&type_name.text).ok_or_else(unknown);
+        match part {
+            Part::Comparator => self.names = comparator()?,
+            // Without super columns there are none to name.
+            Part::SubComparator if self.sub_names.is_none() => {}
+            Part::SubComparator => self.sub_names = Some(comparator()?),
+            Part::Validator => self.values = Some(of_type()?),
+            Part::Keys => self.keys = of_type()?,
+            Part::Column(term) => {
+                let comparator = self.column_names();
+                let name = literals::name(comparator, term, literals::Place::Exact)?;
+                let shown = comparator.show(&name);
+                self.columns.retain(|(column, ..)| *column != name);
+                self.columns.push((name, shown, of_type()?));
+            }
+        }
+        Ok(())
+    }
+
     /// The order of the columns that have values: those of a row or of a super column.
     pub(super) fn column_names(&self) -> &Comparator {
         self.sub_names.as_ref().unwrap_or(&self.names)
@@ -99,20 +122,42 @@ impl Types {
     }
 }
 
+/// A column family that the session has met.
+#[derive(Debug)]
+struct Known {
+    /// What Thrift tells.
+    described: Types,
+    /// What the admin side told then.
+    told: Option<FamilyTypes>,
+    assumed: Vec<(Part, Name)>,
+}
+
+impl Known {
+    fn types(&self) -> Types {
+        let mut types = self.described.clone();
+        if let Some(told) = &self.told {
+            types.declare(told);
+        }
+        for (part, type_name) in &self.assumed {
+            // It made sense once: another column family may have the name since.
+            let _ = types.assume(part, type_name);
+        }
+        types
+    }
+}
+
 /// The column families that the session has met.
 #[derive(Debug, Default)]
 pub(super) struct Families {
-    known: BTreeMap<String, BTreeMap<String, Types>>,
-    /// Answer of the admin side.
-    told: Vec<FamilyTypes>,
+    known: BTreeMap<String, BTreeMap<String, Known>>,
     /// Keyspace of `use`.
     pub(super) keyspace: Option<String>,
 }
 
 impl Families {
     /// Those of another server.
-    pub(super) fn new(told: Vec<FamilyTypes>, keyspace: Option<String>) -> Self {
-        Self { known: BTreeMap::new(), told, keyspace }
+    pub(super) fn new(keyspace: Option<String>) -> Self {
+        Self { known: BTreeMap::new(), keyspace }
     }
 
     /// The keyspace of a name.
@@ -125,27 +170,38 @@ impl Families {
         })
     }
 
-    /// The types of a column family that the server has.
+    /// The types of a column family that the server has now: others may change them meanwhile.
     pub(super) fn find(
         &mut self,
         connection: &mut Connection,
         family: &Family,
-    ) -> Result<&mut Types, Mistake> {
+    ) -> Result<Types, Mistake> {
+        Ok(self.known(connection, family)?.types())
+    }
+
+    fn known(
+        &mut self,
+        connection: &mut Connection,
+        family: &Family,
+    ) -> Result<&mut Known, Mistake> {
         let keyspace = self.keyspace_of(family)?;
-        let place = family.keyspace.as_ref().unwrap_or(&family.name);
-        let is_known = |families: &BTreeMap<_, _>| families.contains_key(&family.name.text);
-        if !self.known.get(&keyspace).is_some_and(is_known) {
-            let name = Name { text: keyspace.clone(), span: place.span.clone() };
-            self.load(connection, &name)?;
+        let Name { text: name, span } = &family.name;
+        let told = connection.told(&keyspace, name)?;
+        let known = self.known.get(&keyspace).and_then(|families| families.get(name));
+        if known.is_none_or(|known| known.told != told) {
+            let place = family.keyspace.as_ref().unwrap_or(&family.name);
+            let keyspace = Name { text: keyspace.clone(), span: place.span.clone() };
+            self.load(connection, &keyspace)?;
         }
         let families = self.known.entry(keyspace).or_default();
-        let missing = families.keys().cloned().collect::<Vec<_>>();
-        families.get_mut(&family.name.text).ok_or_else(|| {
-            let text = format!("No such column family: {}", family.name.text);
-            Mistake::at(family.name.span.clone(), text)
+        let others = families.keys().cloned().collect::<Vec<_>>();
+        let known = families.get_mut(name).ok_or_else(|| {
+            Mistake::at(span.clone(), format!("No such column family: {name}"))
                 .on_output()
-                .or_meant(&family.name.text, missing.iter().map(String::as_str))
-        })
+                .or_meant(name, others.iter().map(String::as_str))
+        })?;
+        known.told = told;
+        Ok(known)
     }
 
     /// Learns the column families of a keyspace. What was assumed of those known before stays.
@@ -163,23 +219,16 @@ impl Families {
             }
             other => Mistake::from(other),
         })?;
-        let families = self.known.entry(keyspace.text.clone()).or_default();
-        for (name, properties) in described.0 {
+        let mut earlier = self.known.remove(&keyspace.text).unwrap_or_default();
+        let known = described.0.into_iter().map(|(name, properties)| {
             let properties = properties.0.into_iter();
             let properties: Vec<(String, String)> =
                 properties.map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
-            let told = self
-                .told
-                .iter()
-                .find(|it| it.family.keyspace == keyspace.text && it.family.column_family == name);
-            families.entry(name.into_owned()).or_insert_with(|| {
-                let mut types = Types::described(&properties);
-                if let Some(told) = told {
-                    types.declare(told);
-                }
-                types
-            });
-        }
+            let earlier = earlier.remove(&*name).map(|it| (it.told, it.assumed));
+            let (told, assumed) = earlier.unwrap_or_default();
+            (name.into_owned(), Known { described: Types::described(&properties), told, assumed })
+        });
+        self.known.insert(keyspace.text.clone(), known.collect());
         Ok(())
     }
 
@@ -191,27 +240,13 @@ impl Families {
         part: &Part,
         type_name: &Name,
     ) -> Result<(), Mistake> {
-        let types = self.find(connection, family)?;
-        let unknown = || literals::unknown_type(type_name.span.clone(), &type_name.text);
-        let comparator = || literals::comparator_named(&type_name.text).ok_or_else(unknown);
-        let of_type = || literals::type_named(&type_name.text).ok_or_else(unknown);
-        match part {
-            Part::Comparator => types.names = comparator()?,
-            Part::SubComparator if types.sub_names.is_none() => {
-                let text = format!("{} has no super columns", family.name.text);
-                return Err(Mistake::at(family.name.span.clone(), text));
-            }
-            Part::SubComparator => types.sub_names = Some(comparator()?),
-            Part::Validator => types.values = Some(of_type()?),
-            Part::Keys => types.keys = of_type()?,
-            Part::Column(term) => {
-                let comparator = types.column_names();
-                let name = literals::name(comparator, term, literals::Place::Exact)?;
-                let shown = comparator.show(&name);
-                types.columns.retain(|(column, ..)| *column != name);
-                types.columns.push((name, shown, of_type()?));
-            }
+        let known = self.known(connection, family)?;
+        if *part == Part::SubComparator && known.described.sub_names.is_none() {
+            let text = format!("{} has no super columns", family.name.text);
+            return Err(Mistake::at(family.name.span.clone(), text));
         }
+        known.types().assume(part, type_name)?;
+        known.assumed.push((part.clone(), type_name.clone()));
         Ok(())
     }
 

@@ -161,8 +161,8 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     };
     let interrupted = Arc::new(AtomicBool::new(false));
     let printer = Printer::new(output.into(), Screen::new(Arc::clone(&interrupted)));
-    let connection = Connection::new(server.framed, server.trust, login);
-    let mut session = Session::new(connection, server.admin_port, printer);
+    let connection = Connection::new(server.framed, server.trust, login, server.admin_port);
+    let mut session = Session::new(connection, printer);
     session.families.keyspace = keyspace;
 
     let is_batch = input.execute.is_some() || input.file.is_some();

@@ -9,9 +9,7 @@ use super::parser::parse;
 use super::printer::{Place, Printer};
 use super::screen::Stopped;
 use super::statement::{Family, Name, Path, Property, Slice, Statement, Term};
-use crate::admin::report::{FamilyTypes, Info};
 use crate::base::clock::{Clock, SystemClock};
-use crate::commands::nodetool;
 use crate::model::comparator::Comparator;
 use crate::thrift::idl::{
     Column, ColumnOrSuperColumn, ColumnParent, ColumnPath, ConsistencyLevel, DescribeKeyspaceArgs,
@@ -20,7 +18,6 @@ use crate::thrift::idl::{
 };
 use crate::thrift::remote::CallError;
 use serde_json::{Map, json};
-use std::time::Duration;
 
 /// Columns that a slice has at most without a limit, as in the original.
 const SLICE_LIMIT: u32 = 1_000_000;
@@ -32,10 +29,6 @@ const ROW_PAGE: u32 = 50;
 
 /// Rows that `list` shows, and columns of each, unless the statement says how many.
 const LISTED: u32 = 100;
-
-/// How long the admin side may take to tell the types. Most servers have it on another address, or
-/// are of Java, whose port 8080 speaks JMX.
-const ADMIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Next step after a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,8 +63,6 @@ type Done = Result<(), Halt>;
 /// A session.
 pub(super) struct Session {
     connection: Connection,
-    /// Where the admin side of a server may listen; 0 for nowhere.
-    admin_port: u16,
     pub(super) families: Families,
     pub(super) printer: Printer,
     level: ConsistencyLevel,
@@ -79,26 +70,16 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(connection: Connection, admin_port: u16, printer: Printer) -> Self {
+    pub(super) fn new(connection: Connection, printer: Printer) -> Self {
         let (families, level) = (Families::default(), ConsistencyLevel::One);
-        Self { connection, admin_port, families, printer, level, last_timestamp: 0 }
+        Self { connection, families, printer, level, last_timestamp: 0 }
     }
 
     /// Connects to a server and learns what it has; returns the line about it.
     pub(super) fn connect(&mut self, host: &str, port: u16) -> Result<String, Mistake> {
+        self.families = Families::new(self.families.keyspace.take());
         let cluster = self.connection.connect(host, port)?;
-        let told = if self.admin_port == 0 { None } else { self.ask_types(host, &cluster) };
-        self.families = Families::new(told.unwrap_or_default(), self.families.keyspace.take());
         Ok(format!("Connected to: \"{cluster}\" on {host}/{port}"))
-    }
-
-    /// Types from the admin side; none without one.
-    fn ask_types(&self, host: &str, cluster: &str) -> Option<Vec<FamilyTypes>> {
-        let client = nodetool::Client::new(host, self.admin_port, None, ADMIN_TIMEOUT).ok()?;
-        let client = client.trusting(self.connection.trust().cloned());
-        let info: Info = client.get("/api/v1/info").ok()?;
-        // The port may be that of another server.
-        if info.cluster_name == cluster { client.get("/api/v1/schema").ok() } else { None }
     }
 
     /// Learns all column families, for completion.
@@ -243,7 +224,7 @@ impl Session {
 
     /// The keyspace of a path, the types of its column family, and its key.
     fn row(&mut self, path: &Path) -> Result<(String, Types, String), Mistake> {
-        let types = self.families.find(&mut self.connection, &path.family)?.clone();
+        let types = self.families.find(&mut self.connection, &path.family)?;
         let key = key(&types, &path.key)?;
         Ok((self.families.keyspace_of(&path.family)?, types, key))
     }
@@ -319,7 +300,7 @@ impl Session {
     }
 
     fn list(&mut self, family: &Family, rows: &Slice) -> Done {
-        let types = self.families.find(&mut self.connection, family)?.clone();
+        let types = self.families.find(&mut self.connection, family)?;
         let keyspace = self.families.keyspace_of(family)?;
         let bound =
             |term: &Option<Term>| term.as_ref().map_or(Ok(String::new()), |it| key(&types, it));

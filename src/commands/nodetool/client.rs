@@ -1,16 +1,17 @@
-//! Requests to the admin side of a server: one connection for each.
+//! Requests to the admin side of a server, over one connection as long as that stays.
 
 use crate::admin::report::Failure as Answer;
 use crate::base::tls::{Stream, Trust};
 use crate::commands::output::Failure;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Bytes;
-use hyper::client::conn::http1;
+use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use std::cell::RefCell;
 use std::fmt::{Display, Write};
 use std::fs;
 use std::io;
@@ -95,6 +96,15 @@ pub(in crate::commands) struct Client {
     runtime: Runtime,
     /// For a server by TLS.
     trust: Option<Trust>,
+    /// The connection of the request before.
+    kept: RefCell<Option<Open>>,
+}
+
+/// A connection, and the address that it leads to.
+#[derive(Debug)]
+struct Open {
+    sender: SendRequest<Full<Bytes>>,
+    address: String,
 }
 
 impl Client {
@@ -114,7 +124,8 @@ impl Client {
             Failure::with(NOT_CONNECTED, format_args!("the runtime cannot be started: {error}"))
         })?;
         let host = host.to_owned();
-        Ok(Self { host, port, authorization, timeout, runtime, trust: None })
+        let kept = RefCell::default();
+        Ok(Self { host, port, authorization, timeout, runtime, trust: None, kept })
     }
 
     /// The same by TLS, if there is any trust.
@@ -226,34 +237,17 @@ impl Client {
         path: &str,
         parameters: &Map<String, Value>,
     ) -> Result<Bytes, Failure> {
-        let stream = self.connect().await?;
-        // By its address the server knows itself, whatever name leads there.
-        let address = stream.socket().peer_addr().map_err(|error| self.broken(error))?.to_string();
-        let mut request = Request::builder().method(method).header(HOST, address);
-        if let Some(authorization) = &self.authorization {
-            request = request.header(AUTHORIZATION, authorization);
-        }
-        let request = if [Method::GET, Method::DELETE].contains(method) {
-            request.uri(query(path, parameters)).body(Full::default())
-        } else {
-            let body = serde_json::to_vec(parameters).map_err(|error| self.senseless(error))?;
-            let request = request.uri(path).header(CONTENT_TYPE, "application/json");
-            request.body(Full::new(Bytes::from(body)))
+        let request = (method, path, parameters);
+        // A server closes what is idle. Only a look may be asked for once more.
+        let kept = self.kept.take().filter(|_| *method == Method::GET);
+        let answered = match kept {
+            Some(kept) => self.send(kept, request).await.ok(),
+            None => None,
         };
-        let request = request.map_err(|error| self.senseless(error))?;
-        let shaken = http1::handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = shaken.map_err(|error| self.broken(error))?;
-        // It ends with the request; what went wrong shows there.
-        let driver = tokio::spawn(connection);
-        let response = sender.send_request(request).await.map_err(|error| self.broken(error))?;
-        let status = response.status();
-        let answer = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
-        driver.abort();
-        let answer = answer.map_err(|error| {
-            let is_long = error.is::<LengthLimitError>();
-            if is_long { self.senseless(error) } else { self.broken(error) }
-        })?;
-        let answer = answer.to_bytes();
+        let (status, answer) = match answered {
+            Some(answered) => answered,
+            None => self.send(self.open().await?, request).await?,
+        };
         if status.is_success() {
             return Ok(answer);
         }
@@ -268,6 +262,47 @@ impl Client {
         let text = String::from_utf8_lossy(&answer);
         let shown: String = text.trim().chars().take(MAX_SHOWN).collect();
         Err(self.senseless(format_args!("{status}, {shown:?}")))
+    }
+
+    async fn open(&self) -> Result<Open, Failure> {
+        let stream = self.connect().await?;
+        // By its address the server knows itself, whatever name leads there.
+        let address = stream.socket().peer_addr().map_err(|error| self.broken(error))?.to_string();
+        let shaken = http1::handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = shaken.map_err(|error| self.broken(error))?;
+        // It ends with the sender; what went wrong shows there.
+        tokio::spawn(connection);
+        Ok(Open { sender, address })
+    }
+
+    /// Sends a request, and keeps the connection if all is well.
+    async fn send(
+        &self,
+        mut open: Open,
+        (method, path, parameters): (&Method, &str, &Map<String, Value>),
+    ) -> Result<(StatusCode, Bytes), Failure> {
+        let mut request = Request::builder().method(method).header(HOST, &open.address);
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        let request = if [Method::GET, Method::DELETE].contains(method) {
+            request.uri(query(path, parameters)).body(Full::default())
+        } else {
+            let body = serde_json::to_vec(parameters).map_err(|error| self.senseless(error))?;
+            let request = request.uri(path).header(CONTENT_TYPE, "application/json");
+            request.body(Full::new(Bytes::from(body)))
+        };
+        let request = request.map_err(|error| self.senseless(error))?;
+        let response = open.sender.send_request(request).await;
+        let response = response.map_err(|error| self.broken(error))?;
+        let status = response.status();
+        let answer = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
+        let answer = answer.map_err(|error| {
+            let is_long = error.is::<LengthLimitError>();
+            if is_long { self.senseless(error) } else { self.broken(error) }
+        })?;
+        self.kept.replace(Some(open));
+        Ok((status, answer.to_bytes()))
     }
 
     async fn connect(&self) -> Result<Stream, Failure> {
