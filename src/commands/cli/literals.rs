@@ -6,6 +6,7 @@ use super::statement::{Term, TermKind};
 use crate::base::clock::{Clock, SystemClock};
 use crate::model::comparator::{Comparator, ComparatorRegistry, composite, shown_bytes};
 use crate::model::types::{CqlType, Native};
+use serde_json::value::RawValue;
 use std::borrow::Cow;
 use uuid::{Builder, timestamp::UUID_TICKS_BETWEEN_EPOCHS as GREGORIAN};
 
@@ -187,31 +188,38 @@ pub(super) fn short_class(comparator: &Comparator) -> String {
 
 /// A value as text. Without a type it is text, as in the original.
 pub(super) fn shown_value<'v>(of_type: Option<&CqlType>, value: &'v [u8]) -> Cow<'v, str> {
-    match of_type.filter(|it| **it != CqlType::Native(Native::Blob)) {
+    match of_type {
+        Some(CqlType::Native(Native::Blob)) => Cow::Owned(shown_bytes(value)),
         Some(of_type) => Cow::Owned(of_type.show(value)),
         None => String::from_utf8_lossy(value),
     }
 }
 
 /// A name as JSON: numbers as such, others as text.
-pub(super) fn json_name(comparator: &Comparator, name: &[u8]) -> serde_json::Value {
+pub(super) fn json_name(comparator: &Comparator, name: &[u8]) -> String {
     let of_type = CqlType::from_class(&comparator.class_name());
     let number = of_type.filter(|it| it.native().is_some_and(Native::is_number));
     match number {
         Some(number) => json_of(&number, name),
-        None => comparator.show(name).into(),
+        None => json_text(comparator.show(name)),
     }
 }
 
 /// A value as JSON.
-pub(super) fn json_value(of_type: Option<&CqlType>, value: &[u8]) -> serde_json::Value {
+pub(super) fn json_value(of_type: Option<&CqlType>, value: &[u8]) -> String {
     match of_type.filter(|it| **it != CqlType::Native(Native::Blob)) {
         Some(of_type) => json_of(of_type, value),
-        None => shown_bytes(value).into(),
+        None => json_text(shown_bytes(value)),
     }
 }
 
-fn json_of(of_type: &CqlType, value: &[u8]) -> serde_json::Value {
+/// A value as JSON with all digits of its numbers.
+fn json_of(of_type: &CqlType, value: &[u8]) -> String {
     let json = of_type.to_json(value);
-    serde_json::from_str(&json).unwrap_or_else(|_| json.into())
+    if serde_json::from_str::<&RawValue>(&json).is_ok() { json } else { json_text(json) }
+}
+
+/// A text as JSON.
+pub(super) fn json_text(text: impl Into<String>) -> String {
+    serde_json::Value::String(text.into()).to_string()
 }

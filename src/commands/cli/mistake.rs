@@ -108,7 +108,19 @@ impl Mistake {
         let line = source[start..].lines().next().unwrap_or_default().replace('\t', " ");
         let column = source[start..span.start].chars().count();
         let word = source[span.clone()].lines().next().unwrap_or_default();
-        let mark = "^".repeat(word.chars().count().max(1));
-        format!("{line}\n{:column$}{mark} {}", "", self.hint).trim_end().to_owned()
+        let (blanks, mark) = (" ".repeat(column), "^".repeat(word.chars().count().max(1)));
+        format!("{line}\n{blanks}{mark} {}", self.hint).trim_end().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mark_is_below_its_word_however_far_that_is() {
+        let line = format!("{} bad", "é".repeat(70_000));
+        let marked = Mistake::at(140_001..140_004, "").hinted("this").marked(&line);
+        assert_eq!(marked, format!("{line}\n{}^^^ this", " ".repeat(70_001)));
     }
 }

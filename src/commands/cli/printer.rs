@@ -1,11 +1,12 @@
 //! Layouts of results: that of the original, a table, and JSON, one object a line.
 
 use super::families::Types;
-use super::literals::{json_name, json_value, shown_value};
+use super::literals::{json_name, json_text, json_value, shown_value};
 use super::screen::{Screen, Stopped};
 use crate::model::comparator::Comparator;
 use crate::thrift::idl::Column;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// A layout.
@@ -64,7 +65,7 @@ impl Printer {
     /// Prints the key of a row. Columns follow, which show it in other layouts, or none.
     pub(super) fn row(&mut self, key: &str, is_alone: bool) -> Printed {
         match self.layout {
-            Layout::Original => self.screen.print(&format!("RowKey: {key}\n")),
+            Layout::Original => self.screen.print(&format!("RowKey: {}\n", escaped(key, BREAKS))),
             Layout::Table if is_alone => {
                 if self.table.is_empty() {
                     self.table.push(vec!["key".to_owned()]);
@@ -146,14 +147,14 @@ impl Place<'_> {
     /// A column as JSON, the fields from the outermost to the innermost.
     fn object(&self, column: &Column<'_>) -> String {
         let Self { types, key, super_name, .. } = self;
-        let declared = types.declared_name(column.name).map(Value::from);
+        let declared = types.declared_name(column.name).map(json_text);
         let name = declared.unwrap_or_else(|| json_name(self.names(), column.name));
         let fields = [
-            ("key", key.map(Value::from)),
+            ("key", key.map(json_text)),
             ("super_column", super_name.map(|name| json_name(&types.names, name))),
             ("column", Some(name)),
             ("value", Some(json_value(types.value_type(column.name), column.value))),
-            ("timestamp", Some(column.timestamp.into())),
+            ("timestamp", Some(column.timestamp.to_string())),
         ];
         let there = fields.into_iter().filter_map(|(name, value)| Some((name, value?)));
         let there = there.map(|(name, value)| format!("\"{name}\":{value}"));
@@ -167,12 +168,14 @@ fn original(place: &Place<'_>, columns: &[Column<'_>]) -> String {
     let (start, end) = if place.is_group { ("\n     ", "") } else { ("=> ", "\n") };
     let mut text = String::new();
     if let Some(name) = place.super_name.filter(|_| place.is_group) {
-        let _ = write!(text, "=> (super_column={},", types.names.render(name));
+        let name = types.names.render(name);
+        let _ = write!(text, "=> (super_column={},", escaped(&name, BREAKS));
     }
     for column in columns {
         let declared = types.declared_name(column.name).map(str::to_owned);
         let name = declared.unwrap_or_else(|| place.names().render(column.name));
         let value = shown_value(types.value_type(column.name), column.value);
+        let (name, value) = (escaped(&name, BREAKS), escaped(&value, BREAKS));
         let Column { timestamp, .. } = column;
         let _ = write!(text, "{start}(column={name}, value={value}, timestamp={timestamp}){end}");
     }
@@ -180,21 +183,34 @@ fn original(place: &Place<'_>, columns: &[Column<'_>]) -> String {
     text
 }
 
-/// Rows below each other, their head underlined. Characters that would move the cursor are shown
-/// as escapes.
+/// Characters that break no more than the layout.
+const BREAKS: &[char] = &['\n', '\t'];
+
+/// A text for a terminal: others than these control characters are shown as escapes.
+fn escaped<'t>(text: &'t str, kept: &[char]) -> Cow<'t, str> {
+    let is_escaped = |c: char| c.is_control() && !kept.contains(&c);
+    if !text.contains(is_escaped) {
+        return text.into();
+    }
+    let escape = |c| if is_escaped(c) { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escape).collect()
+}
+
+/// Rows below each other, their head underlined.
 fn aligned(rows: &[Vec<String>]) -> String {
-    let escaped = |text: &String| -> String {
-        let escape =
-            |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-        text.chars().map(escape).collect()
-    };
-    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(escaped).collect()).collect();
+    let shown = |text: &String| escaped(text, &[]).into_owned();
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(shown).collect()).collect();
     let columns = rows.first().map_or(0, Vec::len);
     let width =
         |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|it| it.chars().count()).max();
     let widths: Vec<usize> = (0..columns).map(|at| width(at).unwrap_or(0)).collect();
     let line = |cells: &mut dyn Iterator<Item = String>| {
-        let cells = cells.zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        // Widths in formats end at 65,535.
+        let padded = |(cell, width): (String, &usize)| {
+            let missing = width - cell.chars().count();
+            cell + &" ".repeat(missing)
+        };
+        let cells = cells.zip(&widths).map(padded);
         format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
     };
     let mut text = String::new();
@@ -205,4 +221,25 @@ fn aligned(rows: &[Vec<String>]) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_as_wide_as_their_texts() {
+        let wide = "w".repeat(70_000);
+        let rows = [["a", "b"], [&wide, "c"], ["é\u{1b}", "d"]];
+        let rows = rows.map(|row| row.map(str::to_owned).to_vec());
+        let text = aligned(&rows);
+        let blanks = |number: usize| " ".repeat(number);
+        let expected = [
+            format!("a{}  b", blanks(69_999)),
+            format!("{}  -", "-".repeat(70_000)),
+            format!("{wide}  c"),
+            format!("é\\u{{1b}}{}  d", blanks(69_993)),
+        ];
+        assert!(text.lines().eq(expected), "{}", text.replace(&wide, "w…"));
+    }
 }
