@@ -34,61 +34,84 @@ pub(super) struct Lexed {
 
 /// Cuts an input into tokens. Blanks and comments are left out.
 pub(super) fn lex(source: &str) -> Lexed {
-    let mut lexed = Lexed::default();
-    let mut brackets: Vec<(char, usize)> = Vec::new();
-    let mut at = 0;
-    while let Some(next) = source[at..].chars().next() {
-        let rest = &source[at..];
-        let (kind, length) = match next {
-            _ if next.is_whitespace() => (None, next.len_utf8()),
-            '-' if rest.starts_with("--") => (None, rest.find('\n').unwrap_or(rest.len())),
-            '/' if rest.starts_with("/*") => match rest[2..].find("*/") {
-                Some(end) => (None, end + 4),
-                None => return lexed.open_at(at..at + 2),
-            },
-            '\\' if rest[1..].trim().is_empty() => return lexed.open_at(at..at + 1),
-            // A backslash and the end of its line are a blank.
-            '\\' if rest[1..].trim_start_matches([' ', '\r']).starts_with('\n') => (None, 1),
-            '\'' => match quoted_length(rest) {
-                Some(length) => (Some(Kind::Quoted), length),
-                None => return lexed.open_at(at..at + 1),
-            },
-            _ if next.is_ascii_alphanumeric() => {
-                let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-                let length = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
-                // A comment may stand right behind a word.
-                let length = rest.find("--").map_or(length, |comment| length.min(comment));
-                (Some(Kind::Word), length)
+    let mut lexer = Lexer::default();
+    let open = lexer.read(source);
+    Lexed { tokens: lexer.tokens, open }
+}
+
+/// Reads an input that grows line by line.
+#[derive(Debug, Default)]
+pub(super) struct Lexer {
+    tokens: Vec<Token>,
+    /// Those that are open.
+    brackets: Vec<(char, usize)>,
+    /// Where the next token begins.
+    at: usize,
+    /// Where to look on for the end of the quote or comment that begins there.
+    searched: usize,
+}
+
+impl Lexer {
+    /// Reads on in an input that was shorter before; returns what is open at its end.
+    pub(super) fn read(&mut self, source: &str) -> Option<Span> {
+        while let Some(next) = source[self.at..].chars().next() {
+            let (at, rest) = (self.at, &source[self.at..]);
+            let (kind, length) = match next {
+                _ if next.is_whitespace() => (None, next.len_utf8()),
+                '-' if rest.starts_with("--") => (None, rest.find('\n').unwrap_or(rest.len())),
+                '/' if rest.starts_with("/*") => {
+                    let from = self.searched.max(at + 2);
+                    let Some(end) = source[from..].find("*/") else {
+                        self.searched = source.len();
+                        return Some(at..at + 2);
+                    };
+                    (None, from + end + 2 - at)
+                }
+                '\\' if rest[1..].trim_start().is_empty() => return Some(at..at + 1),
+                // A backslash and the end of its line are a blank.
+                '\\' if rest[1..].trim_start_matches([' ', '\r']).starts_with('\n') => (None, 1),
+                '\'' => {
+                    let from = self.searched.max(at + 1);
+                    let Some(end) = quote_end(&source[from..]) else {
+                        self.searched = source.len();
+                        return Some(at..at + 1);
+                    };
+                    (Some(Kind::Quoted), from + end - at)
+                }
+                _ if next.is_ascii_alphanumeric() => (Some(Kind::Word), word_length(rest)),
+                _ => (Some(Kind::Sign(next)), next.len_utf8()),
+            };
+            match next {
+                '(' | '[' => self.brackets.push((next, at)),
+                ')' => drop(self.brackets.pop_if(|(open, _)| *open == '(')),
+                ']' => drop(self.brackets.pop_if(|(open, _)| *open == '[')),
+                // Brackets do not reach beyond the statement.
+                ';' => self.brackets.clear(),
+                _ => {}
             }
-            _ => (Some(Kind::Sign(next)), next.len_utf8()),
-        };
-        match next {
-            '(' | '[' => brackets.push((next, at)),
-            ')' => drop(brackets.pop_if(|(open, _)| *open == '(')),
-            ']' => drop(brackets.pop_if(|(open, _)| *open == '[')),
-            // Brackets do not reach beyond the statement.
-            ';' => brackets.clear(),
-            _ => {}
+            if let Some(kind) = kind {
+                self.tokens.push(Token { kind, span: at..at + length });
+            }
+            self.at += length;
         }
-        if let Some(kind) = kind {
-            lexed.tokens.push(Token { kind, span: at..at + length });
-        }
-        at += length;
-    }
-    lexed.open = brackets.first().map(|(_, at)| *at..*at + 1);
-    lexed
-}
-
-impl Lexed {
-    fn open_at(self, span: Span) -> Self {
-        Self { open: Some(span), ..self }
+        self.brackets.first().map(|(_, at)| *at..*at + 1)
     }
 }
 
-/// Length of a text in quotes. Two quotes within it stand for one. A backslash protects no quote:
-/// `'C:\'` ends where it seems to.
-fn quoted_length(text: &str) -> Option<usize> {
-    let mut quotes = text.match_indices('\'').map(|(at, _)| at).skip(1).peekable();
+/// Length of a word. A comment may stand right behind it.
+fn word_length(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let is_part = |at: usize| match bytes[at] {
+        b'-' => bytes.get(at + 1) != Some(&b'-'),
+        byte => byte.is_ascii_alphanumeric() || byte == b'_',
+    };
+    (0..bytes.len()).find(|at| !is_part(*at)).unwrap_or(bytes.len())
+}
+
+/// The place behind the quote that ends a text. Two quotes within it stand for one. A backslash
+/// protects no quote: `'C:\'` ends where it seems to.
+fn quote_end(text: &str) -> Option<usize> {
+    let mut quotes = text.match_indices('\'').map(|(at, _)| at).peekable();
     while let Some(quote) = quotes.next() {
         if quotes.next_if_eq(&(quote + 1)).is_none() {
             return Some(quote + 1);
@@ -152,6 +175,29 @@ mod tests {
     }
 
     #[test]
+    fn an_input_that_grows_is_read_as_if_it_had_come_whole() {
+        for source in [
+            "set K.C['a'] = 'it''s\nopen'\n",
+            "set /* all\n'of * it\n*/ K.C[\n'a' --\n] = \\\n\n'b''\n'' ' \n;",
+            "'\n'\n'\n''\n",
+        ] {
+            let mut lexer = Lexer::default();
+            let ends = source.match_indices('\n').map(|(at, _)| at + 1).chain([source.len()]);
+            for end in ends {
+                let open = lexer.read(&source[..end]);
+                let whole = lex(&source[..end]);
+                assert_eq!((&lexer.tokens, open), (&whole.tokens, whole.open), "{end}: {source}");
+            }
+        }
+    }
+
+    #[test]
+    fn words_end_before_comments() {
+        assert_eq!(words("a-b--c"), ["a-b"]);
+        assert_eq!(words("a-\nb_1-é"), ["a-", "b_1-", "é"]);
+    }
+
+    #[test]
     fn quotes_and_escapes() {
         for (quoted, text) in [
             ("''", ""),
@@ -160,7 +206,7 @@ mod tests {
             (r"'it\''s'", "it's"),
             (r"'C:\dir\'", "C:dir\\"),
         ] {
-            assert_eq!(quoted_length(quoted), Some(quoted.len()));
+            assert_eq!(quote_end(&quoted[1..]), Some(quoted.len() - 1));
             assert_eq!(unquoted(quoted), text);
         }
     }

@@ -3,6 +3,7 @@
 //! timestamp and are shown as `T`.
 
 use crate::server::{Options, Server, free_ports, program};
+use alexandra::model::types::{CqlType, Native};
 use goldenscript::{Argument, Block, Command, Context, Runner};
 use std::error::Error;
 use std::io::Write;
@@ -143,6 +144,13 @@ impl Runner for World {
                     self.directory.path().join(name),
                     lines.collect::<Vec<_>>().join("\n"),
                 )?;
+            }
+            // The same of bytes in hexadecimal digits.
+            "bytes" => {
+                let [name, digits] = arguments().collect::<Vec<_>>().try_into().unwrap();
+                let blob = CqlType::Native(Native::Blob);
+                let bytes = blob.from_string(&digits).unwrap();
+                std::fs::write(self.directory.path().join(name), bytes)?;
             }
             "run" => return Ok(self.run_statements()),
             statement => {
