@@ -11,8 +11,8 @@ use axum::http::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
-/// Bytes of a body.
-const MAX_BODY: usize = 64 << 10;
+/// Bytes of a body. A key and two names, in hexadecimal digits, have 384 KB.
+const MAX_BODY: usize = 512 << 10;
 
 /// Time limit for sending it.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);

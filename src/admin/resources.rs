@@ -1,6 +1,6 @@
 //! The table of resources, one row each. docs/nodetool.md says what they are.
 
-use super::access;
+use super::access::{self, Reader};
 use super::context::AdminContext;
 use super::error::AdminError;
 use super::jobs::Jobs;
@@ -19,7 +19,7 @@ use crate::node::Drained;
 use crate::repair::{Operation, RepairScope};
 use crate::storage::compaction::CompactionError;
 use crate::storage::{Database, compaction, snapshot};
-use axum::extract::State;
+use axum::extract::{FromRequest, Request, State};
 use axum::handler::Handler;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, Method, StatusCode};
@@ -33,7 +33,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// A resource, used by one method. Everybody may `GET`; the others are changes, on which
-/// [`super::Access`] decides.
+/// [`super::Access`] decides, but for [`ROWS`].
 pub(super) struct Resource {
     /// For the test of the document.
     #[cfg_attr(not(test), expect(dead_code, reason = "a test compares it"))]
@@ -61,12 +61,20 @@ impl Admin {
     fn schema(&self) -> &Schema {
         self.context.storage.schema()
     }
+
+    fn reader(&self, peer: &Peer, headers: &HeaderMap) -> Result<Reader, AdminError> {
+        let reader = access::reader(&self.context.settings.admin, peer.address(), headers);
+        reader.map_err(|(status, why)| AdminError::new(status, why))
+    }
 }
 
 const DELETE: Method = Method::DELETE;
 const GET: Method = Method::GET;
 const POST: Method = Method::POST;
 const PUT: Method = Method::PUT;
+
+/// Rows of clients.
+pub(super) const ROWS: &str = "/api/v1/rows";
 
 pub(super) type Answer<T> = Result<Json<T>, AdminError>;
 
@@ -121,7 +129,8 @@ pub(super) fn resources() -> Vec<Resource> {
         of_node(row(GET, "/api/v1/health", health)),
         look_at_families("/api/v1/cfstats", AdminContext::keyspaces),
         look_at_families("/api/v1/schema", AdminContext::types),
-        row(GET, "/api/v1/rows", rows),
+        row(GET, ROWS, rows),
+        row(POST, ROWS, chosen_rows),
         look_at_families("/api/v1/cfhistograms", AdminContext::latencies),
         look("/api/v1/pools", AdminContext::pools),
         look("/api/v1/compactions", AdminContext::compactions),
@@ -224,10 +233,20 @@ async fn rows(
     headers: HeaderMap,
     Choice(choice): Choice<RowsChoice>,
 ) -> Answer<RowsPage> {
-    let peer = peer.address();
-    let reader = access::reader(&it.context.settings.admin, peer, &headers);
-    let reader = reader.map_err(|(status, why)| AdminError::new(status, why))?;
-    Ok(Json(it.context.rows((reader, peer), &choice).await?))
+    let reader = it.reader(&peer, &headers)?;
+    Ok(Json(it.context.rows((reader, peer.address()), &choice).await?))
+}
+
+/// Shows rows that a body chooses: keys and names may be longer than an address.
+async fn chosen_rows(
+    State(it): State<Admin>,
+    Extension(peer): Extension<Peer>,
+    request: Request,
+) -> Answer<RowsPage> {
+    // Nothing is read of strangers.
+    let reader = it.reader(&peer, request.headers())?;
+    let Change(choice) = Change::from_request(request, &()).await?;
+    Ok(Json(it.context.rows((reader, peer.address()), &choice).await?))
 }
 
 /// New capacities of the caches of one column family: keys and rows; 0 switches one off.

@@ -39,7 +39,7 @@ const MOST_LOOKED_AT: usize = 10_000;
 /// Stands for a key where keys are not shown.
 pub(super) const HIDDEN: &str = "(shown with the token of AdminToken)";
 
-/// Choice of rows in an address.
+/// Choice of rows in an address or a body.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RowsChoice {

@@ -23,8 +23,13 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "monitoring"))
 from ring import NODES, DevCluster, Failed, Node, Ports, configure, say, wait_for  # noqa: E402
 
 TOKEN = "open sesame"
-SETTINGS = {"AdminToken": TOKEN, "CompactionThroughputInMBPerSecond": 1}
+SETTINGS = {
+    "AdminToken": TOKEN,
+    "CompactionThroughputInMBPerSecond": 1,
+    "SlowRequestsInMillis": 1,
+}
 HOSTILE = "<img src=x onerror='window.hacked = 1; alert(1)'>"
+LONG = "k" * 9000
 ROWS = 45
 PATIENCE = 30_000
 SCHEMES = ("light", "dark")
@@ -139,6 +144,7 @@ def fill(node):
         set BloggyAppy.Authors['hostile']['{quoted}'] = '{quoted}';
         set BloggyAppy.Authors['hostile']['long'] = '{long}';
         set BloggyAppy.Authors['{quoted}']['name'] = 'a key';
+        set BloggyAppy.Authors['{LONG}']['name'] = 'a long key';
         set {comment}['commenter'] = 'ann';
         set {comment}['text'] = 'Well said.';
     """)
@@ -177,6 +183,7 @@ class Check:
         self.rows_by_keyboard(page)
         self.hostile(page)
         self.super_columns(page)
+        self.forget(page)
         self.graphs(page)
         self.stop_compaction(page)
         for width in WIDTHS:
@@ -260,8 +267,8 @@ class Check:
             self.tab_to(page, "#next")
             keys.press("Enter")
             expect(page.locator("#result tbody th").first).not_to_have_text(first)
-        if len(seen) != ROWS + 2:
-            raise Failed(f"{len(seen)} rows instead of {ROWS + 2}: {sorted(seen)}")
+        if len(seen) != ROWS + 3:
+            raise Failed(f"{len(seen)} rows instead of {ROWS + 3}: {sorted(seen)}")
         log = (self.nodes[0].directory.parent.parent / "node1.log").read_text()
         if not re.search(r"audit\] the holder of AdminToken of \S+ reads 20 rows", log):
             raise Failed("the audit log does not tell of the reads")
@@ -294,6 +301,10 @@ class Check:
         expect(page.locator("#place")).to_contain_text(HOSTILE)
         if page.locator("main img").count() or page.evaluate("window.hacked"):
             raise Failed("a name has become markup")
+        self.find(page, "BloggyAppy.Authors", LONG)
+        expect(page.get_by_role("cell", name="a long key")).to_be_visible()
+        if len(page.locator("#place").inner_text()) > 1000:
+            raise Failed("a long key is not cut")
         self.find(page, "BloggyAppy.Authors", "nobody")
         expect(page.locator("#result-message")).to_contain_text("no such row")
         say("a row is found by its key, and markup in names and values is text")
@@ -309,6 +320,25 @@ class Check:
         page.locator("#place").get_by_role("button", name="first post").click()
         expect(page.get_by_role("table", name="Super columns")).to_be_visible()
         say("super columns open, and the path leads back")
+
+    def forget(self, page):
+        """What was shown goes with the rights, and what slow calls were about."""
+        slow = page.locator("#slow-table")
+        expect(slow).to_contain_text("BloggyAppy.")
+        page.get_by_text("Access", exact=True).click()
+        page.get_by_role("button", name="Forget both").click()
+        expect(slow).not_to_contain_text("BloggyAppy.")
+        for part in ("#place", "#result", "#result-message"):
+            expect(page.locator(part)).to_be_empty()
+        page.get_by_label("Token").fill("\u201copen sesame\u201d")
+        page.get_by_role("button", name="Use the token").click()
+        self.find(page, "BloggyAppy.Authors", "")
+        expect(page.locator("#access-message")).to_contain_text("not that of AdminToken")
+        page.get_by_label("Token").fill(TOKEN)
+        page.get_by_role("button", name="Use the token").click()
+        self.find(page, "BloggyAppy.Authors", "")
+        expect(page.locator("#result table")).to_be_visible()
+        say("what was shown is forgotten with the token")
 
     def graphs(self, page):
         """Calls appear in the graphs."""

@@ -12,13 +12,15 @@ export class Refusal extends Error {
   }
 }
 
+// Headers are bytes: other characters than those of Latin-1 would be refused by the browser.
+const utf8 = (text) => String.fromCharCode(...new TextEncoder().encode(text));
+
 export function useToken(token) {
-  authorization = `Bearer ${token}`;
+  authorization = `Bearer ${utf8(token)}`;
 }
 
 export function useLogin(user, password) {
-  const utf8 = new TextEncoder().encode(`${user}:${password}`);
-  authorization = `Basic ${btoa(String.fromCharCode(...utf8))}`;
+  authorization = `Basic ${btoa(utf8(`${user}:${password}`))}`;
 }
 
 export function forget() {
@@ -41,17 +43,15 @@ async function send(path, options) {
 const rights = () => (authorization ? { Authorization: authorization } : {});
 
 export async function look(path) {
-  return (await send(`/api/v1/${path}`)).json();
+  return (await send(`/api/v1/${path}`, { headers: rights() })).json();
 }
 
 export async function metrics() {
   return (await send('/metrics', { headers: { Accept: 'text/plain' } })).text();
 }
 
-export async function rows(place) {
-  const given = Object.entries(place).filter(([, value]) => value !== null && value !== undefined);
-  return (await send(`/api/v1/rows?${new URLSearchParams(given)}`, { headers: rights() })).json();
-}
+// Keys and names may be longer than an address.
+export const rows = (place) => change('rows', place);
 
 export async function change(path, body) {
   const headers = { 'Content-Type': 'application/json', ...rights() };

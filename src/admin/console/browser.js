@@ -7,6 +7,8 @@ import { byId, bytes, count, el, plural, table, time, visible } from './dom.js';
 const ROWS = 20;
 const COLUMNS = 50;
 const LONG = 160;
+// Characters that the node shows of a text.
+const MOST = 4096;
 
 let families = [];
 // What is shown: a column family, in it a row, in it a super column, and where the page starts.
@@ -26,10 +28,12 @@ export function startBrowser() {
     identify(event, byId('user').value, (user) => useLogin(user, byId('password').value)));
   byId('forget').addEventListener('click', () => {
     forget();
-    byId('token-form').reset();
-    byId('login-form').reset();
-    byId('result').replaceChildren();
+    place = null;
+    for (const form of ['find', 'token-form', 'login-form']) byId(form).reset();
+    byId('place').replaceChildren();
     byId('access-message').textContent = '';
+    clear();
+    showTypes();
   });
   byId('first').addEventListener('click', () => show({ ...place, start: null }));
   byId('next').addEventListener('click', () => place.next && show({ ...place, start: place.next }));
@@ -100,15 +104,22 @@ async function show(wanted) {
   showResult(answer);
 }
 
-function refused(error) {
+function clear() {
   byId('result-message').textContent = '';
   byId('result').replaceChildren();
   byId('pages').hidden = true;
   byId('result-title').hidden = true;
+}
+
+function refused(error) {
+  clear();
   if (error.status === 401 || error.status === 403) {
     byId('access').open = true;
     byId('access-message').textContent = error.message;
-    byId('token').focus();
+    // Where there is no token, the node asks for a login.
+    const wantsLogin = byId('login-form').contains(document.activeElement)
+      || error.message.includes('log in as a client');
+    byId(wantsLogin ? 'user' : 'token').focus();
   } else {
     byId('result').append(el('p', { class: 'problem', role: 'alert' }, error.message));
   }
@@ -119,8 +130,8 @@ const title = ({ family }) => `${family.keyspace}.${family.column_family}`;
 function showPlace() {
   const { family, key, superColumn } = place;
   const step = (text, target) => (target
-    ? el('button', { type: 'button', class: 'link', onclick: () => show(target) }, visible(text))
-    : el('span', { 'aria-current': 'page' }, visible(text)));
+    ? el('button', { type: 'button', class: 'link', onclick: () => show(target) }, brief(text))
+    : el('span', { 'aria-current': 'page' }, brief(text)));
   const steps = [step(title(place), key && { family })];
   if (key) steps.push(step(key.text, superColumn && { family, key }));
   if (superColumn) steps.push(step(superColumn.text));
@@ -155,19 +166,20 @@ function showResult({ rows: found, next }) {
 }
 
 const open = (name, target) => el('button', { type: 'button', class: 'link data',
-  onclick: () => show(target) }, visible(name.text) || '(empty)');
+  onclick: () => show(target) }, brief(name.text) || '(empty)');
 
-const timed = (name) => [el('span', { class: 'data' }, visible(name.text) || '(empty)'),
+const timed = (name) => [
+  foldable({ text: name.text, bytes: name.hex.length / 2, is_cut: [...name.text].length === MOST }),
   name.time ? el('small', null, ` ${name.time}`) : null];
 
 function rowTable(found) {
   const { family } = place;
-  const brief = (column) => el('li', null, el('span', { class: 'data' }, visible(column.name.text)),
-    column.value ? [' = ', el('span', { class: 'data value' }, cut(visible(column.value.text)))]
+  const first = (column) => el('li', null, el('span', { class: 'data' }, brief(column.name.text)),
+    column.value ? [' = ', el('span', { class: 'data value' }, brief(column.value.text))]
       : ` (${plural(column.columns, 'column', 'columns')})`);
   return table(`Rows of ${title(place)}`, ['Key', 'First columns'], found.map((row) => [
     open(row.key, { family, key: row.key }),
-    el('ul', { class: 'plain' }, row.columns.map(brief), row.more ? el('li', null, '…') : null),
+    el('ul', { class: 'plain' }, row.columns.map(first), row.more ? el('li', null, '…') : null),
   ]));
 }
 
@@ -183,19 +195,23 @@ function columnTable(columns) {
   const expiring = columns.some((it) => it.expires !== null);
   const heads = ['Column', 'Value', 'Written', ...(expiring ? ['Expires'] : [])];
   return table('Columns', heads, columns.map((it) => [
-    timed(it.name), value(it.value), written(it.timestamp),
+    timed(it.name), foldable(it.value, 'data value'), written(it.timestamp),
     ...(expiring ? [it.expires === null ? '–' : time(it.expires * 1000)] : []),
   ]));
 }
 
-const cut = (text) => (text.length > LONG ? `${text.slice(0, LONG)}…` : text);
-
-function value({ text, bytes: size, is_cut: isCut }) {
+function brief(text) {
   const all = visible(text);
-  const whole = el('span', { class: 'data value' }, all || '(empty)');
+  return all.length > LONG ? `${all.slice(0, LONG)}…` : all;
+}
+
+// A name or value of so many bytes, of which the node shows the beginning.
+function foldable({ text, bytes: size, is_cut: isCut }, kind = 'data') {
+  const all = visible(text);
+  const whole = el('span', { class: kind }, all || '(empty)');
   if (all.length <= LONG) return whole;
   const note = isCut ? `The beginning of ${bytes(size)}.` : bytes(size);
-  return el('details', null, el('summary', { class: 'data value' }, cut(all)),
+  return el('details', null, el('summary', { class: kind }, brief(text)),
     whole, el('p', { class: 'note' }, note));
 }
 

@@ -36,7 +36,7 @@ function nodes(status) {
     load(node),
     node.owns === null ? '–' : percent(node.owns),
     el('span', { class: 'short' }, software(node)),
-    el('span', { class: 'token' }, node.token ?? '–'),
+    el('span', { class: 'token', title: node.token }, node.token ?? '–'),
   ];
   const heads = ['Node', 'State', '#Load', '#Owns', 'Version', 'Token'];
   return table(`Nodes, in the order of the ring`, heads, status.nodes.map(row));

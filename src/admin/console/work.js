@@ -91,9 +91,10 @@ async function stop(it, button) {
   try {
     await it.stop();
   } catch (error) {
-    told = `The ${it.title} was not stopped: ${error.message}`;
+    const why = error.status === 401
+      ? 'this needs the token of AdminToken. Enter it under Data, Access.' : error.message;
+    told = `The ${it.title} was not stopped: ${why}`;
     button.disabled = false;
-    if (error.status === 401) told += ' Enter the token under Data, Access.';
   }
   byId('work-message').textContent = told;
 }

@@ -101,3 +101,23 @@ fn only_a_repair_can_be_stopped() {
     let refused = node.nodetool(&["stop", "--repair"]);
     super::assert_refused(&refused, 1, "no operation is under way on this node");
 }
+
+#[test]
+fn keys_and_names_of_any_length_are_found() {
+    let node = Node::start(&plain_families());
+    let mut client = Client::connect(node.server.thrift_address());
+    let (key, name) = ("k".repeat(65_000), "n".repeat(65_000));
+    let path = Path::column(STANDARD, name.as_bytes());
+    client.insert(&key, path, b"value", 1).unwrap();
+    let digits = |text: &str| format!("{:02x}", text.as_bytes()[0]).repeat(text.len());
+    let choice = json!({
+        "keyspace": KEYSPACE,
+        "column_family": STANDARD,
+        "key": digits(&key),
+        "start": digits(&name),
+        "hex": true,
+    });
+    let (status, page) = node.change("POST /api/v1/rows", &choice.to_string());
+    assert_eq!(status, 200, "{page}");
+    assert_eq!(page["rows"][0]["columns"][0]["value"]["text"], "value");
+}

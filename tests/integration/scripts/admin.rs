@@ -1,5 +1,6 @@
 //! Rows of a running server as its admin side shows them. Statements of `alexandra cli` stand
-//! behind `>`, requests behind `rows`, which prints the status and the body of the answer. Sixteen
+//! behind `>`, requests behind `rows`, which prints the status and the body of the answer. A choice
+//! in braces is a body. Sixteen
 //! digits are a timestamp and are shown as `T`.
 
 use super::cli::{keyspaces, without_timestamps};
@@ -94,9 +95,15 @@ impl Node {
         head.extend(arguments.take_key("header").map(str::to_owned));
         let choice = arguments.next_pos().unwrap_or_default();
         arguments.reject_next()?;
-        let line = format!("GET /api/v1/rows?{choice} HTTP/1.1");
-        let (status, body) =
-            exchange(self.admin, &format!("{line}\r\n{}\r\n\r\n", head.join("\r\n")));
+        let (line, choice) = if choice.starts_with('{') {
+            head.push("Content-Type: application/json".to_owned());
+            head.push(format!("Content-Length: {}", choice.len()));
+            ("POST /api/v1/rows HTTP/1.1".to_owned(), choice)
+        } else {
+            (format!("GET /api/v1/rows?{choice} HTTP/1.1"), "")
+        };
+        let request = format!("{line}\r\n{}\r\n\r\n{choice}", head.join("\r\n"));
+        let (status, body) = exchange(self.admin, &request);
         let body = body.replace("},{", "},\n {").replace("\"columns\":[", "\"columns\":[\n  ");
         Ok(format!("{status} {}\n", without_timestamps(&body)))
     }
