@@ -11,16 +11,16 @@ use axum::http::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
-/// Bytes of a body. A key and two names, in hexadecimal digits, have 384 KB.
-const MAX_BODY: usize = 512 << 10;
+/// Bytes of a body.
+const MAX_BODY: usize = 64 << 10;
 
 /// Time limit for sending it.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The body of a change: JSON, and said to be. Without a body it is `{}`.
-pub(super) struct Change<T>(pub(super) T);
+pub(super) struct Change<T, const BYTES: usize = MAX_BODY>(pub(super) T);
 
-impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Change<T> {
+impl<S: Sync, T: DeserializeOwned, const BYTES: usize> FromRequest<S> for Change<T, BYTES> {
     type Rejection = AdminError;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, AdminError> {
@@ -29,10 +29,10 @@ impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Change<T> {
             return Err(AdminError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
         }
         let (head, body) = request.into_parts();
-        let body = match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, MAX_BODY)).await {
+        let body = match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, BYTES)).await {
             Ok(Ok(body)) => body,
             Ok(Err(_)) => {
-                let text = format!("the body is longer than {MAX_BODY} bytes");
+                let text = format!("the body is longer than {BYTES} bytes");
                 return Err(AdminError::new(StatusCode::PAYLOAD_TOO_LARGE, text));
             }
             Err(_) => {

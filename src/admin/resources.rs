@@ -73,6 +73,9 @@ const GET: Method = Method::GET;
 const POST: Method = Method::POST;
 const PUT: Method = Method::PUT;
 
+/// Bytes of a choice of rows: a key and two names, in hexadecimal digits, have 384 KB.
+const MAX_CHOICE: usize = 512 << 10;
+
 /// Rows of clients.
 pub(super) const ROWS: &str = "/api/v1/rows";
 
@@ -245,7 +248,7 @@ async fn chosen_rows(
 ) -> Answer<RowsPage> {
     // Nothing is read of strangers.
     let reader = it.reader(&peer, request.headers())?;
-    let Change(choice) = Change::from_request(request, &()).await?;
+    let Change(choice) = Change::<_, MAX_CHOICE>::from_request(request, &()).await?;
     Ok(Json(it.context.rows((reader, peer.address()), &choice).await?))
 }
 
