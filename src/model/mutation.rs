@@ -132,6 +132,11 @@ impl RowMutation {
         }
     }
 
+    /// Whether none of its column families was dropped.
+    pub fn has_families(&self, schema: &Schema) -> bool {
+        self.families.iter().all(|it| schema.exists(it.family))
+    }
+
     /// Reads a record. Its cells share the bytes.
     pub fn decode(record: &[u8], schema: &Schema) -> Result<Self, DecodeError> {
         Self::decode_except(record, schema, |_, _| false)

@@ -311,6 +311,12 @@ impl Schema {
         &self.families[id.0 as usize]
     }
 
+    /// Whether the column family with this number was not dropped.
+    pub fn exists(&self, id: FamilyId) -> bool {
+        let family = self.family(id);
+        self.family_id(&family.keyspace, &family.name) == Some(id)
+    }
+
     /// The column families that exist, in the order of their numbers.
     pub fn families(&self) -> impl Iterator<Item = (FamilyId, &Arc<ColumnFamilySchema>)> {
         let keyspaces = self.keyspaces.read();

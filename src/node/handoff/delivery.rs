@@ -117,6 +117,11 @@ impl<'a> Delivery<'a> {
         let mut is_done = vec![false; hints.len()];
         let mut sent = 0;
         for (tag, (hint, is_done)) in hints.iter().zip(&mut is_done).enumerate() {
+            // One that was dropped since may exist again, without its old rows.
+            if !hint.mutation.has_families(&self.handoff.schema) {
+                *is_done = true;
+                continue;
+            }
             match self.request(&hint.mutation, tag as u32, &replies) {
                 Ok(()) => sent += 1,
                 Err(error) => {

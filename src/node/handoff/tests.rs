@@ -120,13 +120,14 @@ impl Rig {
     }
 
     fn keep(&self, number: usize) {
-        let mutation: RowMutation = {
-            let key = format!("{number:03}");
-            let mut builder = MutationBuilder::new(&self.schema, "Blog", key.as_bytes());
-            builder.family(FAMILY).insert((b"", b"name"), &[7; 10_000], 1);
-            builder.finish()
-        };
-        self.hints.store(target(), &mutation).unwrap();
+        self.hints.store(target(), &self.mutation(number)).unwrap();
+    }
+
+    fn mutation(&self, number: usize) -> RowMutation {
+        let key = format!("{number:03}");
+        let mut builder = MutationBuilder::new(&self.schema, "Blog", key.as_bytes());
+        builder.family(FAMILY).insert((b"", b"name"), &[7; 10_000], 1);
+        builder.finish()
     }
 
     /// Lets the delivery go on until it waits for nothing but the target.
@@ -216,6 +217,20 @@ async fn unacknowledged_hints_are_sent_again_after_a_pause() {
     let taken = rig.taken();
     assert!((0..40).all(|number| taken.contains(&format!("{number:03}"))));
     assert!(taken.len() < 60, "only one batch came twice: {}", taken.len());
+}
+
+#[tokio::test]
+async fn hints_under_delivery_do_not_reach_a_later_family_of_the_name() {
+    let rig = Rig::new();
+    (0..3).for_each(|number| rig.keep(number));
+    rig.handoff.begin(target());
+    rig.settle().await;
+    rig.schema.remove(FAMILY);
+    rig.schema.insert(Arc::clone(rig.schema.family(FAMILY)));
+    rig.hints.store(target(), &rig.mutation(3)).unwrap_err();
+    rig.takes(100);
+    rig.pass(TIMEOUT).await;
+    assert_eq!((rig.taken(), rig.left()), (keys([]), 0));
 }
 
 fn keys(numbers: impl IntoIterator<Item = usize>) -> Vec<String> {

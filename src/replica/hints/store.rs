@@ -142,6 +142,10 @@ impl HintStore {
     /// Keeps a mutation for a target, unless no message can hold it. It is durable after the next
     /// [`HintStore::sync`].
     pub fn store(&self, target: IpAddr, mutation: &RowMutation) -> Result<HintPosition, HintError> {
+        // It would be one for a later family of the name of one that was dropped meanwhile.
+        if !mutation.has_families(&self.shared.options.schema) {
+            return Err(HintError::Discarded { target });
+        }
         let log = self.log_or_new(target.to_canonical());
         let now_ms = self.shared.clock.coarse_millis();
         let limit = *self.shared.max_bytes_per_target;
