@@ -120,7 +120,8 @@ pub struct Coordinator {
 /// later.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CoordinatorError {
-    /// Too few replicas are alive. Nothing has been sent to any of them.
+    /// Too few replicas are alive, and nothing has been sent to any of them; or the column family
+    /// is just being dropped or emptied here.
     #[error("too few replicas are alive")]
     Unavailable,
     /// Enough replicas seemed alive, but too few answered in time. A write may have happened.
@@ -139,7 +140,12 @@ pub enum CoordinatorError {
 
 impl From<ReplicaError> for CoordinatorError {
     fn from(error: ReplicaError) -> Self {
-        if error.is_too_large() { Self::TooLarge(error.to_string()) } else { Self::Failed(error) }
+        match error {
+            error if error.is_too_large() => Self::TooLarge(error.to_string()),
+            // The next attempt finds no column family, or an empty one.
+            error if error.is_of_dropped_family() => Self::Unavailable,
+            error => Self::Failed(error),
+        }
     }
 }
 

@@ -117,6 +117,11 @@ impl ReplicaError {
     pub fn is_too_large(&self) -> bool {
         matches!(self, Self::Read(ReadError::TooLarge(_)) | Self::TooLarge(_))
     }
+
+    /// Whether the column family was dropped, or is being dropped or emptied.
+    pub fn is_of_dropped_family(&self) -> bool {
+        matches!(self, Self::Write(WriteError::Refused(refusal)) if refusal.is_of_dropped())
+    }
 }
 
 /// The answer to a write: ready, or still to come.

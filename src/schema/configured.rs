@@ -46,8 +46,12 @@ impl SchemaRegister {
     /// have been done; what is done already is no part of the next attempt.
     pub fn configure(&self, change: &ConfiguredChange) -> Result<(), ChangeError<Infallible>> {
         let _one_at_a_time = self.lock();
-        self.save(&change.removed, |_| true)?;
-        self.change_configured(change).map_err(ChangeError::Database)
+        let (storage, ..) = self.parts();
+        let is_gone = |keyspace: &str| change.removed_keyspaces.iter().any(|it| it == keyspace);
+        storage.without_writes(&change.removed, || {
+            self.save(&change.removed, |_| true, is_gone)?;
+            self.change_configured(change).map_err(ChangeError::Database)
+        })
     }
 
     fn change_configured(&self, change: &ConfiguredChange) -> Result<(), SchemaChangeError> {

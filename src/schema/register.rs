@@ -184,17 +184,26 @@ impl SchemaRegister {
         let families = families(&next).map_err(ChangeError::Conflict)?;
         let schema = self.options.storage.schema();
         let dropped = dropped(schema, &families);
-        self.save(&dropped, |it| next.table(&it.keyspace, it.table_name()).is_none())?;
-        state.leftovers.extend(dropped.into_iter().map(|id| names(schema, id)));
-        let saved = SavedSchema { definitions: next, leftovers: state.leftovers.clone() };
-        let RegisterOptions { fs, data_directories, .. } = &self.options;
-        file::store(&**fs, data_directories, &saved).map_err(ChangeError::File)?;
-        let next = Arc::new(saved.definitions);
-        let followed = self.change_database(&state.followed, &next, &families);
-        self.current.send_replace(Arc::clone(&next));
-        followed.map_err(ChangeError::Database)?;
-        state.followed = next;
-        Ok(())
+        self.options.storage.without_writes(&dropped, || {
+            let is_dropped =
+                |it: &ColumnFamilySchema| next.table(&it.keyspace, it.table_name()).is_none();
+            let is_gone = |keyspace: &str| {
+                let kept = next.keyspaces.get(keyspace);
+                let before = state.followed.keyspaces.get(keyspace);
+                kept.is_none() && before.is_some_and(|it| it.replication.is_some())
+            };
+            self.save(&dropped, is_dropped, is_gone)?;
+            state.leftovers.extend(dropped.iter().map(|id| names(schema, *id)));
+            let saved = SavedSchema { definitions: next, leftovers: state.leftovers.clone() };
+            let RegisterOptions { fs, data_directories, .. } = &self.options;
+            file::store(&**fs, data_directories, &saved).map_err(ChangeError::File)?;
+            let next = Arc::new(saved.definitions);
+            let followed = self.change_database(&state.followed, &next, &families);
+            self.current.send_replace(Arc::clone(&next));
+            followed.map_err(ChangeError::Database)?;
+            state.followed = next;
+            Ok(())
+        })
     }
 
     /// Whether the database has followed all changes that this node knows.
@@ -216,31 +225,38 @@ impl SchemaRegister {
                     .to_owned(),
             ));
         }
-        self.save(&[id], |_| false)?;
-        let emptied = self.options.storage.discard_all(id);
-        emptied.map_err(|error| ChangeError::Database(error.into()))
+        let storage = &self.options.storage;
+        storage.without_writes(&[id], || {
+            self.save(&[id], |_| false, |_| false)?;
+            storage.discard_all(id).map_err(|error| ChangeError::Database(error.into()))
+        })
     }
 
     /// Takes snapshots of the keyspaces of column families that are about to be dropped or emptied,
-    /// if they have data. A restore takes a snapshot for all that its keyspace had.
+    /// if they have data. A restore takes a snapshot for all that its keyspace had. It is named
+    /// after the family, or after the keyspace if that goes or there are several.
+    ///
+    /// The families take no writes any more: those after the snapshot would be lost.
     pub(super) fn save<E>(
         &self,
         families: &[FamilyId],
         is_dropped: impl Fn(&ColumnFamilySchema) -> bool,
+        is_gone: impl Fn(&str) -> bool,
     ) -> Result<(), ChangeError<E>> {
         let storage = &self.options.storage;
-        let mut saved: Vec<&str> = Vec::new();
-        for id in families {
-            let (family, statistics) = (storage.family(*id), storage.family(*id).statistics());
-            let has_data = statistics.live_bytes > 0 || statistics.memtable_operations > 0;
-            let keyspace = &family.schema().keyspace;
-            if has_data && !saved.contains(&keyspace.as_str()) {
-                let table = family.schema().table_name();
-                let what = if is_dropped(family.schema()) { "dropped" } else { "truncated" };
-                let tag = format!("{what}-{table}");
-                storage.snapshot(Some(keyspace), Some(&tag)).map_err(ChangeError::Snapshot)?;
-                saved.push(keyspace);
-            }
+        let mut keyspaces: BTreeMap<&str, Vec<&ColumnFamilySchema>> = BTreeMap::new();
+        for family in families.iter().map(|id| storage.family(*id)).filter(|it| it.has_data()) {
+            keyspaces.entry(&family.schema().keyspace).or_default().push(family.schema());
+        }
+        for (keyspace, families) in keyspaces {
+            let is_dropped = families.iter().any(|family| is_dropped(family));
+            let what = if is_dropped { "dropped" } else { "truncated" };
+            let name = match families[..] {
+                [only] if !is_gone(keyspace) => only.table_name(),
+                _ => keyspace,
+            };
+            let tag = format!("{what}-{name}");
+            storage.snapshot(Some(keyspace), Some(&tag)).map_err(ChangeError::Snapshot)?;
         }
         Ok(())
     }

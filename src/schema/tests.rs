@@ -167,9 +167,14 @@ fn drop_table(definitions: &mut Definitions) {
 
 /// Files of tables that were made over CQL.
 fn files_of_tables(fs: &SimFileSystem) -> Vec<String> {
+    let files = files_in(fs, Path::new("/data/k")).into_iter();
+    files.filter(|name| name.starts_with("t-")).collect()
+}
+
+fn files_in(fs: &SimFileSystem, folder: &Path) -> Vec<String> {
     use crate::base::fs::FileSystem;
-    let entries = fs.list(Path::new("/data/k")).unwrap_or_default();
-    entries.into_iter().map(|entry| entry.name).filter(|name| name.starts_with("t-")).collect()
+    let entries = fs.list(folder).unwrap_or_default();
+    entries.into_iter().map(|entry| entry.name).collect()
 }
 
 #[test]
@@ -314,6 +319,42 @@ fn rows_that_go_are_in_a_snapshot() {
     let ends = ["-truncated-t", "-dropped-t"];
     assert!(names.iter().zip(ends).all(|(name, end)| name.ends_with(end)), "{names:?}");
     assert_eq!(names.len(), 2);
+    node.change(create(10)).unwrap();
+    node.write("ada");
+    node.change(|it| it.keyspaces.clear()).unwrap();
+    let last = node.storage.snapshots().unwrap().pop().unwrap().name;
+    assert!(last.is_meant_by("dropped-k"), "{last}");
+}
+
+#[test]
+fn rows_on_their_way_to_the_disk_are_in_the_snapshot() {
+    let fs = SimFileSystem::new(1);
+    let node = Node::start(&fs);
+    node.change(create(7)).unwrap();
+    node.write("ada");
+    let id = node.storage.schema().find("k", "t").unwrap();
+    fs.inject(Fault::next(Operation::Create, Errno::NOSPC).on(".sst"));
+    node.storage.flush(id).unwrap_err();
+    assert!(node.storage.family(id).view().active.is_empty());
+    node.change(drop_table).unwrap();
+    let snapshots = node.storage.snapshots().unwrap();
+    assert!(snapshots[0].folders.iter().any(|folder| {
+        let mut files = files_in(&fs, folder).into_iter();
+        files.any(|name| name.ends_with(".sst"))
+    }));
+}
+
+#[test]
+fn writes_go_on_after_a_drop_without_its_snapshot() {
+    let fs = SimFileSystem::new(1);
+    let node = Node::start(&fs);
+    node.change(create(7)).unwrap();
+    node.write("ada");
+    fs.inject(Fault::next(Operation::HardLink, Errno::IO));
+    let failed = node.change(drop_table).unwrap_err();
+    assert!(matches!(failed, ChangeError::Snapshot(_)), "{failed}");
+    node.write("bob");
+    assert_eq!((node.reads("ada"), node.reads("bob")), (Some(true), Some(true)));
 }
 
 #[test]

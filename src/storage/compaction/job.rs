@@ -34,7 +34,7 @@ pub enum CompactionError {
     /// The node is stopping.
     #[error("the node is stopping")]
     Stopped,
-    /// An operator has stopped it.
+    /// An operator has stopped it, or drops the column family.
     #[error("an operator has stopped it")]
     Cancelled,
     /// No data directory has room for the result. Nothing was written.
@@ -275,7 +275,8 @@ impl Job<'_> {
         if self.compactor.stop.load(Ordering::Relaxed) {
             return Err(CompactionError::Stopped);
         }
-        if self.task.is_cancelled.load(Ordering::Relaxed) {
+        // Who drops a family waits for its compactions.
+        if self.task.is_cancelled.load(Ordering::Relaxed) || self.family.is_being_dropped() {
             return Err(CompactionError::Cancelled);
         }
         if self.task.read.load(Ordering::Relaxed) >= self.seen + STRIDE {

@@ -208,6 +208,7 @@ impl Core {
         match self.compact_claimed(&mut claim, plan) {
             Ok(()) => self.compactions.forgive(id),
             Err(CompactionError::Stopped) => {}
+            Err(CompactionError::Cancelled) if family.is_being_dropped() => {}
             Err(CompactionError::Cancelled) => {
                 self.compactions.set_aside(id, now());
                 let (name, minutes) = (family.schema(), LONGEST_PAUSE.as_secs() / 60);
@@ -293,8 +294,9 @@ impl Core {
 
 /// The compaction of at most this many bytes that is due in a family.
 fn candidate(family: &ColumnFamily, tables: &Choosable, max_bytes: u64) -> Option<Candidate> {
-    if family.failure().is_some() {
-        // Data that were not written to its disk may be needed to make sense of the others.
+    if family.check_writable().is_err() {
+        // Data that were not written to the disk of a failed family may be needed to make sense of
+        // the others.
         return None;
     }
     let circumstances = Circumstances {

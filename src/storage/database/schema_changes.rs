@@ -102,8 +102,21 @@ impl Core {
         self.request_compaction(self.family(id));
     }
 
+    /// Keeps writes out of column families that are about to be dropped or emptied, and ends their
+    /// compactions, while this work is done. Those that are there afterwards go on.
+    pub fn without_writes<T>(&self, ids: &[FamilyId], work: impl FnOnce() -> T) -> T {
+        let families = || ids.iter().map(|id| self.family(*id));
+        families().for_each(|family| family.refuse_writes(true));
+        let done = work();
+        for family in families().filter(|family| !family.is_dropped()) {
+            family.refuse_writes(false);
+            self.request_compaction(family);
+        }
+        done
+    }
+
     /// Drops a column family with all its data, durably; snapshots stay. Writes to it are refused
-    /// from now on, and reads find nothing. Waits for its compactions.
+    /// from now on, and reads find nothing. Ends its compactions.
     pub fn drop_family(&self, id: FamilyId) -> Result<(), SchemaChangeError> {
         let _one_at_a_time = self.administration.lock();
         let family = self.family(id);

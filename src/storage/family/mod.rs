@@ -176,7 +176,7 @@ pub struct ColumnFamily {
     cache_sizes: Mutex<rank::Files, CacheSizes>,
     /// Set by the first failure after which further writes could lose data.
     failure: OnceLock<String>,
-    /// Set while the family is being dropped, and after that.
+    /// Set while the family is being dropped or emptied, and after a drop.
     refuses_writes: AtomicBool,
     is_dropped: AtomicBool,
     operations: [Operations; 3],
@@ -229,6 +229,12 @@ impl ColumnFamily {
         let mut view = View::clone(&slot);
         change(&mut view);
         *slot = Arc::new(view);
+    }
+
+    /// Whether there are rows or deletions, on disk or in memory.
+    pub fn has_data(&self) -> bool {
+        let view = self.view();
+        !view.tables.is_empty() || view.memtables().any(|memtable| !memtable.is_empty())
     }
 
     /// Writes to the active memtable. The caller holds the gate that keeps it active.
@@ -347,25 +353,32 @@ impl ColumnFamily {
 
     /// Refuses work on a family that has failed.
     pub fn check_sound(&self) -> Result<(), Refusal> {
-        self.failure().map_or(Ok(()), |reason| Err(self.refusal(reason)))
+        self.failure().map_or(Ok(()), |reason| Err(self.refusal(Some(reason))))
     }
 
     /// Refuses writes to a family that has failed, was dropped or is about to be.
     pub fn check_writable(&self) -> Result<(), Refusal> {
         self.check_sound()?;
-        let is_dropped = self.refuses_writes.load(Ordering::Acquire);
-        if is_dropped { Err(self.refusal("it was dropped")) } else { Ok(()) }
+        if self.is_being_dropped() { Err(self.refusal(None)) } else { Ok(()) }
     }
 
-    fn refusal(&self, reason: &str) -> Refusal {
-        Refusal { family: self.schema.to_string(), reason: reason.to_owned() }
+    /// Whether it was dropped, or is about to be dropped or emptied.
+    pub fn is_being_dropped(&self) -> bool {
+        self.refuses_writes.load(Ordering::Acquire)
     }
 
-    /// Keeps writes out, or lets them in again. No exchange of SSTables runs meanwhile: one that
-    /// adds rows is complete, or will be refused.
+    fn refusal(&self, failure: Option<&str>) -> Refusal {
+        Refusal { family: self.schema.to_string(), failure: failure.map(str::to_owned) }
+    }
+
+    /// Keeps writes out, or lets them in again. What is being written is written when this returns:
+    /// no exchange of SSTables runs meanwhile, so that one that adds rows is complete, or will be
+    /// refused.
     pub fn refuse_writes(&self, refuses: bool) {
-        let _manifest = self.manifest.lock();
+        let manifest = self.manifest.lock();
         self.refuses_writes.store(refuses, Ordering::Release);
+        drop(manifest);
+        drop(self.close_gate());
     }
 
     /// Whether the family was dropped: it is empty, and takes no writes.
@@ -381,8 +394,15 @@ impl ColumnFamily {
 
 /// The column family takes no more writes.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{family} takes no more writes: {reason}")]
+#[error("{family} takes no more writes: {}", failure.as_deref().unwrap_or("it was dropped"))]
 pub struct Refusal {
     family: String,
-    reason: String,
+    failure: Option<String>,
+}
+
+impl Refusal {
+    /// Whether the family was dropped, or is being dropped or emptied. It has not failed.
+    pub fn is_of_dropped(&self) -> bool {
+        self.failure.is_none()
+    }
 }

@@ -60,6 +60,23 @@ fn a_dropped_family_refuses_writes_and_rows_from_other_nodes() {
 }
 
 #[test]
+fn a_family_that_is_about_to_be_dropped_takes_no_writes_and_is_not_compacted() {
+    let storage = filled(&SimFileSystem::new(1), Spawner::Inline);
+    let [stays, goes] = FAMILIES;
+    storage.without_writes(&FAMILIES, || {
+        let refused = write(&storage, stays, "bob").unwrap_err();
+        assert!(matches!(refused, WriteError::Refused(why) if why.is_of_dropped()));
+        let compacted = storage.compact(stays);
+        assert!(matches!(compacted, Err(CompactionError::Cancelled)), "{compacted:?}");
+        storage.drop_family(goes).unwrap();
+    });
+    write(&storage, stays, "bob").unwrap();
+    storage.compact(stays).unwrap();
+    assert_eq!(rows(&storage, stays), 2);
+    write(&storage, goes, "bob").unwrap_err();
+}
+
+#[test]
 fn the_housekeeper_removes_files_of_dropped_families() {
     let fs = SimFileSystem::new(1);
     let storage = filled(&fs, Spawner::Threads);
