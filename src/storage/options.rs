@@ -1,6 +1,7 @@
 //! Settings of the storage core.
 
 use super::commitlog::SyncPolicy;
+use super::compaction::Thresholds;
 use super::sstable::Compression;
 use crate::config::settings::CacheSize;
 use std::num::NonZeroUsize;
@@ -167,6 +168,13 @@ pub struct FamilyOptions {
     pub key_cache_save_period: Option<Duration>,
     /// `RowCacheSavePeriodInSeconds`; `None` for never.
     pub row_cache_save_period: Option<Duration>,
+}
+
+impl FamilyOptions {
+    /// The configured numbers of SSTables of similar size that are merged.
+    pub fn thresholds(&self) -> Thresholds {
+        Thresholds { min: self.min_compaction_threshold, max: self.max_compaction_threshold }
+    }
 }
 
 impl Default for FamilyOptions {

@@ -196,10 +196,10 @@ impl ColumnFamily {
 
     /// Changes its definition and settings. The caller holds a lock against others that do.
     pub fn alter(&self, schema: Arc<ColumnFamilySchema>, options: FamilyOptions) {
-        self.set_compaction_thresholds(Thresholds {
-            min: options.min_compaction_threshold,
-            max: options.max_compaction_threshold,
-        });
+        // Those that an operator has set stand as long as the configured ones do.
+        if options.thresholds() != self.options.thresholds() {
+            self.set_compaction_thresholds(options.thresholds());
+        }
         self.schema.set(schema);
         self.options.set(options);
     }
@@ -283,7 +283,7 @@ impl ColumnFamily {
         *self.thresholds.lock()
     }
 
-    /// Changes the thresholds until the next start.
+    /// Changes the thresholds until the next start, or until other ones are configured.
     pub fn set_compaction_thresholds(&self, thresholds: Thresholds) {
         *self.thresholds.lock() = thresholds;
     }

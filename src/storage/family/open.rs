@@ -10,7 +10,7 @@ use crate::base::lock::{Mutex, RwLock};
 use crate::base::operations::Operations;
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
-use crate::storage::compaction::{Pressure, Thresholds};
+use crate::storage::compaction::Pressure;
 use crate::storage::error::{Corrupt, FileContext, FileError, ReadError};
 use crate::storage::files::{self, FileName, OriginalPart};
 use crate::storage::manifest::{Manifest, TableIdentity};
@@ -410,10 +410,7 @@ impl ColumnFamily {
             row_cache: None,
             epoch: 0,
         };
-        let thresholds = Thresholds {
-            min: options.min_compaction_threshold,
-            max: options.max_compaction_threshold,
-        };
+        let thresholds = options.thresholds();
         let sizes = CacheSizes { keys: options.keys_cached, rows: options.rows_cached };
         let family = Self {
             id,
