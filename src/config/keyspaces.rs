@@ -75,11 +75,19 @@ fn keyspace_name(doc: &Document<'_>, element: &Element) -> Result<String, Config
     Ok(name.text.to_owned())
 }
 
+/// Most bytes of a name. In the names of files it gets endings, in those of snapshots a beginning.
+const MAX_NAME_BYTES: usize = 190;
+
 /// Names become parts of paths, so they must not lead elsewhere.
 fn usable_as_file_name(name: &Value<'_>) -> Result<(), ConfigError> {
     let is_bad = |c: char| c == '/' || c.is_control();
     if name.text.contains(is_bad) || name.text == "." || name.text == ".." {
         let text = "names of directories and files cannot contain '/' or control characters";
+        return Err(name.refuse(text));
+    }
+    if name.text.len() > MAX_NAME_BYTES {
+        let text =
+            format!("names of directories and files can have at most {MAX_NAME_BYTES} bytes");
         return Err(name.refuse(text));
     }
     Ok(())
