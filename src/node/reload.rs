@@ -10,12 +10,12 @@ use super::{Member, NodeOptions, authenticator, login_faults, read_options};
 use crate::base::latest::Latest;
 use crate::base::log_levels;
 use crate::base::tls::Tls;
-use crate::config::settings::{ColumnFamilySettings, KeyspaceSettings};
+use crate::config::settings::{ColumnFamilySettings, KeyspaceSettings, SYSTEM_KEYSPACE};
 use crate::config::{
     self, ConfigError, ConfigErrors, Loader, NoteLevel, Overlay, Placements, Settings,
 };
 use crate::model::comparator::ComparatorRegistry;
-use crate::model::schema::ColumnFamilySchema;
+use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::net::tcp::TcpTransport;
 use crate::ring::{ReplicaPlacement, Snitch};
 use crate::schema::{ChangeError, ConfiguredChange, SchemaConflict};
@@ -38,7 +38,7 @@ pub struct Reloaded {
     pub added: Vec<String>,
     /// Column families whose settings have changed.
     pub altered: Vec<String>,
-    /// Keyspaces and column families that were removed. Snapshots keep the rows.
+    /// Keyspaces and column families that were removed, and whether a snapshot keeps the rows.
     pub removed: Vec<String>,
     /// Settings that change with the next start.
     pub needs_restart: Vec<String>,
@@ -136,7 +136,7 @@ impl Reload {
         for (family, _) in &change.added {
             self.parts.member.hints().map_or(Ok(()), |hints| hints.note_added(family))?;
         }
-        self.parts.service.register().configure(&change)?;
+        let saved = self.parts.service.register().configure(&change)?;
         let warnings = file.notes.iter().filter(|note| note.level == NoteLevel::Warning);
         let present_tls = &**self.parts.tls;
         let is_renewed = tls != *present_tls && tls.has_options_of(present_tls);
@@ -145,7 +145,7 @@ impl Reload {
             changed: changed.iter().map(ToString::to_string).chain(renewed).collect(),
             needs_restart: waiting.iter().map(ToString::to_string).collect(),
             notes: warnings.map(ToString::to_string).collect(),
-            ..self.tell(&change)
+            ..self.tell(&change, &saved)
         };
         // Replaced settings are kept in memory, so that equal ones are not taken over.
         if is_same_text && changed.is_empty() && change.is_nothing() {
@@ -170,8 +170,7 @@ impl Reload {
         settings: &Settings,
         placements: &BTreeMap<String, ReplicaPlacement>,
     ) -> Result<ConfiguredChange, ReloadError> {
-        let (present, storage) = (&self.parts.settings, &self.parts.storage);
-        let schema = storage.schema();
+        let schema = self.parts.storage.schema();
         let mut change = ConfiguredChange::default();
         for keyspace in &settings.keyspaces {
             if !schema.has_keyspace(&keyspace.name) {
@@ -182,15 +181,23 @@ impl Reload {
                 self.compare(family, settings, &mut change)?;
             }
         }
-        for keyspace in &present.keyspaces {
-            if settings.keyspaces.iter().all(|it| it.name != keyspace.name) {
-                change.removed_keyspaces.push(keyspace.name.clone());
-            }
-            for family in &keyspace.column_families {
-                let name = &family.schema.name;
-                if settings.family(&keyspace.name, name).is_none() {
-                    change.removed.extend(schema.family_id(&keyspace.name, name));
+        // Those of the node: a reload that failed may have added some that no file has.
+        let made = self.parts.service.register().definitions();
+        let is_made = |keyspace: &str| {
+            let mut families = schema.families_of(keyspace).into_iter();
+            made.keyspaces.get(keyspace).is_some_and(|it| it.replication.is_some())
+                || families.any(|it| ColumnFamilySchema::is_of_cql(&it.name))
+        };
+        for keyspace in schema.keyspaces().into_iter().filter(|it| it != SYSTEM_KEYSPACE) {
+            for family in schema.families_of(&keyspace) {
+                if !ColumnFamilySchema::is_of_cql(&family.name)
+                    && settings.family(&keyspace, &family.name).is_none()
+                {
+                    change.removed.extend(schema.family_id(&keyspace, &family.name));
                 }
+            }
+            if settings.keyspace(&keyspace).is_none() && !is_made(&keyspace) {
+                change.removed_keyspaces.push(keyspace);
             }
         }
         Ok(change)
@@ -260,12 +267,15 @@ impl Reload {
         })
     }
 
-    fn tell(&self, change: &ConfiguredChange) -> Reloaded {
+    fn tell(&self, change: &ConfiguredChange, saved: &[FamilyId]) -> Reloaded {
         let schema = self.parts.storage.schema();
         let keyspace = |name: &String| format!("keyspace {name}");
         let new_keyspaces = change.keyspaces.iter().map(|(name, _)| keyspace(name));
         let new = change.added.iter().map(|(family, _)| family.to_string());
-        let gone = change.removed.iter().map(|id| schema.family(*id).to_string());
+        let gone = change.removed.iter().map(|id| {
+            let end = if saved.contains(id) { "with a snapshot" } else { "which was empty" };
+            format!("{}, {end}", schema.family(*id))
+        });
         let gone_keyspaces = change.removed_keyspaces.iter().map(keyspace);
         Reloaded {
             added: new_keyspaces.chain(new).collect(),

@@ -42,15 +42,20 @@ impl SchemaRegister {
         families::complete(&mut settings.clone(), &self.definitions())
     }
 
-    /// Changes what the configuration defines. Waits for the disk. After a failure some of it may
-    /// have been done; what is done already is no part of the next attempt.
-    pub fn configure(&self, change: &ConfiguredChange) -> Result<(), ChangeError<Infallible>> {
+    /// Changes what the configuration defines, and returns the removed column families that a
+    /// snapshot has. Waits for the disk. After a failure some of it may have been done; what is
+    /// done already is no part of the next attempt.
+    pub fn configure(
+        &self,
+        change: &ConfiguredChange,
+    ) -> Result<Vec<FamilyId>, ChangeError<Infallible>> {
         let _one_at_a_time = self.lock();
         let (storage, ..) = self.parts();
         let is_gone = |keyspace: &str| change.removed_keyspaces.iter().any(|it| it == keyspace);
         storage.without_writes(&change.removed, || {
-            self.save(&change.removed, |_| true, is_gone)?;
-            self.change_configured(change).map_err(ChangeError::Database)
+            let saved = self.save(&change.removed, |_| true, is_gone)?;
+            self.change_configured(change).map_err(ChangeError::Database)?;
+            Ok(saved)
         })
     }
 

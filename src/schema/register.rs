@@ -234,7 +234,8 @@ impl SchemaRegister {
 
     /// Takes snapshots of the keyspaces of column families that are about to be dropped or emptied,
     /// if they have data. A restore takes a snapshot for all that its keyspace had. It is named
-    /// after the family, or after the keyspace if that goes or there are several.
+    /// after the family, or after the keyspace if that goes or there are several. Returns the
+    /// families with data.
     ///
     /// The families take no writes any more: those after the snapshot would be lost.
     pub(super) fn save<E>(
@@ -242,11 +243,13 @@ impl SchemaRegister {
         families: &[FamilyId],
         is_dropped: impl Fn(&ColumnFamilySchema) -> bool,
         is_gone: impl Fn(&str) -> bool,
-    ) -> Result<(), ChangeError<E>> {
+    ) -> Result<Vec<FamilyId>, ChangeError<E>> {
         let storage = &self.options.storage;
+        let has_data = |id: &FamilyId| storage.family(*id).has_data();
+        let saved: Vec<FamilyId> = families.iter().copied().filter(has_data).collect();
         let mut keyspaces: BTreeMap<&str, Vec<&ColumnFamilySchema>> = BTreeMap::new();
-        for family in families.iter().map(|id| storage.family(*id)).filter(|it| it.has_data()) {
-            keyspaces.entry(&family.schema().keyspace).or_default().push(family.schema());
+        for family in saved.iter().map(|id| storage.family(*id).schema()) {
+            keyspaces.entry(&family.keyspace).or_default().push(family);
         }
         for (keyspace, families) in keyspaces {
             let is_dropped = families.iter().any(|family| is_dropped(family));
@@ -258,7 +261,7 @@ impl SchemaRegister {
             let tag = format!("{what}-{name}");
             storage.snapshot(Some(keyspace), Some(&tag)).map_err(ChangeError::Snapshot)?;
         }
-        Ok(())
+        Ok(saved)
     }
 
     /// Makes the database and the placements follow the definitions.

@@ -101,7 +101,7 @@ pub(super) fn render_reloaded(reloaded: &Reloaded) -> String {
         ("changed", changed),
         ("added", added),
         ("altered", altered),
-        ("removed, with a snapshot", removed),
+        ("removed", removed),
         ("changes with the next start", needs_restart),
         ("note", notes),
     ];
