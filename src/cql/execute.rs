@@ -156,13 +156,18 @@ impl Executor {
         Prepared::new(text, keyspace, (&self.service, &self.system))
     }
 
-    /// The statement of this id. If its table has changed it is prepared again.
+    /// The statement of this id. If its table has changed it is prepared again: by the client if it
+    /// has to know other columns or markers from now on.
     fn find(&self, id: &[u8]) -> Result<Arc<Prepared>, CqlError> {
-        let found = self.prepared.find(id).ok_or_else(|| CqlError::unprepared(id))?;
+        let unprepared = || CqlError::unprepared(id);
+        let found = self.prepared.find(id).ok_or_else(unprepared)?;
         if found.plan.is_current(&self.service) {
             return Ok(found);
         }
         let again = self.prepare(&found.text, found.keyspace.as_deref())?;
+        if !again.looks_like(&found) {
+            return Err(unprepared());
+        }
         Ok(self.prepared.keep(again))
     }
 
@@ -273,7 +278,8 @@ impl Executor {
     ) -> Result<(), CqlError> {
         let context = self.service.request();
         let columns = prepared.result(reply.version());
-        let rows = reply.rows(columns, parameters.skips_metadata);
+        let skips_metadata = parameters.skips_metadata && !prepared.tells_columns;
+        let rows = reply.rows(columns, skips_metadata);
         if select.table.stored().is_none() {
             let table = (&*select.table.keyspace, &*select.table.name);
             let all = self.system.rows(table, &self.service, execution.values.moment);

@@ -137,6 +137,10 @@ pub(super) struct Prepared {
     /// Metadata of the markers and of the result, for versions 3 and 4 of the protocol.
     markers: [Columns; 2],
     result: [Columns; 2],
+    /// Whether answers have the columns of the result although the client asks to skip them: those
+    /// that it knows may be of an earlier PREPARE of this text, here or on another node. The id
+    /// cannot tell, since drivers take another one after UNPREPARED for a fault.
+    pub(super) tells_columns: bool,
     /// Markers of the partition key.
     key: Vec<u16>,
 }
@@ -153,6 +157,8 @@ impl Prepared {
         let definitions = parts.0.register().definitions();
         let typing = &mut Typing { types: &*definitions, markers: &mut markers };
         let find = |name: &QualifiedName| TableRef::find(name, keyspace, parts);
+        let selects_all = matches!(&parsed.statement, Statement::Select(select)
+            if select.items.is_none() && !select.is_json);
         let plan = match parsed.statement {
             Statement::Select(select) => {
                 Plan::Select(SelectPlan::new(&select, find(&select.table)?, typing)?)
@@ -194,6 +200,7 @@ impl Prepared {
             names: parsed.markers,
             markers: [3, 4].map(|version| columns(&typed, version)),
             result: [3, 4].map(|version| columns(result, version)),
+            tells_columns: selects_all,
             key: key.unwrap_or_default(),
             plan,
         })
@@ -204,6 +211,11 @@ impl Prepared {
         let markers = of_version(&self.markers, reply.version());
         let result = of_version(&self.result, reply.version());
         reply.prepared(&self.id, markers, &self.key, result);
+    }
+
+    /// Whether a client that has prepared the one statement can execute the other.
+    pub(super) fn looks_like(&self, other: &Self) -> bool {
+        (&self.markers, &self.result, &self.key) == (&other.markers, &other.result, &other.key)
     }
 
     /// The columns of the result.
@@ -328,7 +340,10 @@ impl Default for PreparedStatements {
 
 impl PreparedStatements {
     /// Keeps a statement.
-    pub(super) fn keep(&self, prepared: Prepared) -> Arc<Prepared> {
+    pub(super) fn keep(&self, mut prepared: Prepared) -> Arc<Prepared> {
+        if let Some(earlier) = self.0.get(&prepared.id) {
+            prepared.tells_columns |= earlier.tells_columns || earlier.result != prepared.result;
+        }
         let prepared = Arc::new(prepared);
         self.0.insert(prepared.id, Arc::clone(&prepared));
         prepared

@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// How long a client waits for an answer, on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -18,6 +19,9 @@ const AUTHENTICATE: u8 = 0x03;
 const OPTIONS: u8 = 0x05;
 const SUPPORTED: u8 = 0x06;
 const QUERY: u8 = 0x07;
+const RESULT: u8 = 0x08;
+const PREPARE: u8 = 0x09;
+const EXECUTE: u8 = 0x0A;
 pub(crate) const REGISTER: u8 = 0x0B;
 pub(crate) const EVENT: u8 = 0x0C;
 const AUTH_RESPONSE: u8 = 0x0F;
@@ -75,6 +79,19 @@ impl CqlClient {
     pub(crate) fn try_query(&mut self, text: &str) -> Answer {
         let length = (text.len() as u32).to_be_bytes();
         self.ask(QUERY, &[&length, text.as_bytes(), b"\0\x05\0"].concat())
+    }
+
+    /// Prepares a statement.
+    fn prepare(&mut self, text: &str) -> [u8; 16] {
+        let answer =
+            self.ask(PREPARE, &[&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat());
+        let [0, 0, 0, 4, 0, 16, rest @ ..] = &*answer.body else { panic!("{}", answer.text()) };
+        *rest.first_chunk().unwrap()
+    }
+
+    /// Executes a statement at ONE for a client that knows its columns.
+    fn execute(&mut self, id: [u8; 16]) -> Answer {
+        self.ask(EXECUTE, &[&b"\0\x10"[..], &id, b"\0\x01\x02"].concat())
     }
 
     pub(crate) fn answer(&mut self) -> Answer {
@@ -172,4 +189,51 @@ fn users_log_in_with_their_password_alone_and_use_what_is_theirs() {
     assert!(reload.status.success(), "{reload:?}");
     assert!(refusal(insert).contains("User jsmith may only read keyspace BloggyAppy"));
     assert_eq!(refusal("SELECT * FROM \"BloggyAppy\".\"Authors\""), "");
+}
+
+/// A server with an empty keyspace `k`, and a connection to it.
+fn with_keyspace() -> (Server, TempDir, SocketAddr, CqlClient) {
+    let directory = tempfile::tempdir().unwrap();
+    let (address, options) = with_cql();
+    let server = Server::start(directory.path(), &options);
+    let (mut client, _) = CqlClient::begin(address);
+    client.query(
+        "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+    );
+    (server, directory, address, client)
+}
+
+/// A driver that decoded rows by columns of yesterday would show values of other columns.
+#[test]
+fn prepared_statements_are_not_answered_by_columns_that_their_clients_do_not_know() {
+    let (_server, _directory, address, mut client) = with_keyspace();
+    let (mut other, _) = CqlClient::begin(address);
+    let unprepared = &0x2500_u32.to_be_bytes()[..];
+    let create = "CREATE TABLE k.t (id text PRIMARY KEY, v int)";
+    client.query(create);
+    let [all, some, insert] =
+        ["SELECT * FROM k.t", "SELECT v FROM k.t", "INSERT INTO k.t (id, v) VALUES ('a', 1)"]
+            .map(|text| [&mut client, &mut other].map(|it| it.prepare(text))[0]);
+    assert_eq!(client.execute(insert).opcode, RESULT);
+    assert!(client.execute(all).text().contains("\0\u{1}v"), "all columns are told");
+    assert!(!client.execute(some).text().contains("\0\u{1}v"), "the client knows them");
+
+    client.query("ALTER TABLE k.t ADD added int");
+    for _ in 0..2 {
+        assert_eq!(client.execute(all).body[..4], *unprepared);
+    }
+    assert_eq!(client.prepare("SELECT * FROM k.t"), all, "drivers refuse another id");
+    for connection in [&mut client, &mut other] {
+        let answer = connection.execute(all).text();
+        assert!(answer.contains("\0\u{5}added"), "{answer}");
+        let answer = connection.execute(some);
+        assert!(answer.opcode == RESULT && !answer.text().contains("\0\u{1}v"), "{answer:?}");
+    }
+
+    client.query("DROP TABLE k.t");
+    client.query(&create.replace("v int", "v text"));
+    assert_eq!(client.execute(some).body[..4], *unprepared);
+    client.prepare("SELECT v FROM k.t");
+    let answer = other.execute(some).text();
+    assert!(answer.contains("\0\u{1}v"), "{answer}");
 }
