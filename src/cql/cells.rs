@@ -3,13 +3,13 @@
 use super::collections;
 use super::error::CqlError;
 use super::modify::{Change, JsonCell, Operation, Stamp};
-use super::rows::{ELEMENT, MARKER, Row, Slot, element_name, is_multicell};
+use super::rows::{MARKER, Row, Slot, element_name, is_multicell};
 use super::terms::{Value, Values};
 use crate::model::cell::{Cell, Expiry, MAX_NAME_LENGTH};
 use crate::model::comparator::{Comparator, composite};
 use crate::model::deletion::Deletion;
 use crate::model::mutation::MutationBuilder;
-use crate::model::table::{Column, ColumnKind, Form, Table};
+use crate::model::table::{Column, ColumnKind, ELEMENT, Form, Table};
 use crate::model::types::{CqlType, Native};
 use std::borrow::Cow;
 use std::collections::BTreeMap;

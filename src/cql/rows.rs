@@ -5,7 +5,7 @@ use crate::model::comparator::composite;
 use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::AnswerCells;
-use crate::model::table::{Column, ColumnKind, Form, Table};
+use crate::model::table::{Column, ColumnKind, ELEMENT, Form, Table};
 use crate::model::types::{CqlType, Native, collection, tuple};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -13,9 +13,6 @@ use std::ops::Range;
 
 /// Name of the cell that marks a row of a sparse table as existing.
 pub(super) const MARKER: &[u8] = b"\0";
-
-/// The byte between the name of a collection and the name of an element, in the names of its cells.
-pub(super) const ELEMENT: u8 = 0;
 
 /// The value of a column in one row.
 #[derive(Debug, Clone, Default)]

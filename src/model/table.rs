@@ -14,6 +14,9 @@ use std::sync::Arc;
 /// The column of a sparse table that holds the columns which are not declared.
 const REST: &str = "rest";
 
+/// The byte between the name of a collection and the name of an element, in the names of its cells.
+pub const ELEMENT: u8 = 0;
+
 /// Place of a column in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnKind {
@@ -217,18 +220,40 @@ impl Table {
         self.columns.iter().position(|column| column.name == name)
     }
 
-    /// Type of the value of a cell, by its name within a row or super column.
+    /// Type of the value of a cell, by its name within a row or super column; `None` for the marker
+    /// of a row, and for elements of sets.
     pub fn value_type(&self, name: &[u8]) -> Option<&CqlType> {
         let regular = &self.columns[self.regular()];
         let Form::Sparse { has_rest, .. } = self.form else {
             return regular.first().map(|column| &column.of_type);
         };
-        let (rest, named) = regular.split_last().filter(|_| has_rest)?;
+        if !has_rest {
+            return self.value_type_of_cql(name);
+        }
+        let (rest, named) = regular.split_last()?;
         if let Ok(at) = named.binary_search_by(|column| (*column.cell_name).cmp(name)) {
             return Some(&named[at].of_type);
         }
         match &rest.of_type {
             CqlType::Map(types) => Some(&types.1),
+            _ => None,
+        }
+    }
+
+    /// The same in a sparse table that was made over CQL, where elements of collections have cells.
+    fn value_type_of_cql(&self, name: &[u8]) -> Option<&CqlType> {
+        let mut parts = name.splitn(2, |byte| *byte == ELEMENT);
+        let (head, element) = (parts.next()?, parts.next());
+        let mut columns = self.columns[self.statics().start..].iter();
+        let of_type = &columns.find(|column| *column.cell_name == *head)?.of_type;
+        match (of_type, element) {
+            (of_type, None) => Some(of_type).filter(|it| !it.is_multicell()),
+            (CqlType::Map(types), Some(_)) => Some(&types.1),
+            (CqlType::List(inner), Some(_)) => Some(inner),
+            (CqlType::User(user), Some(field)) => {
+                let at = u16::from_be_bytes(field.try_into().ok()?);
+                user.fields.get(usize::from(at)).map(|(_, of_type)| of_type)
+            }
             _ => None,
         }
     }
@@ -350,6 +375,7 @@ fn inner<'a>(class: &'a str, outer: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::types::UserType;
     use super::*;
     use crate::model::comparator::ComparatorRegistry;
 
@@ -428,6 +454,43 @@ mod tests {
         let text = "(post uuid, time timeuuid, rest text, rest1 map<blob, int>, \
                     PRIMARY KEY (post, time))";
         assert_eq!(table.to_string(), text);
+    }
+
+    #[test]
+    fn values_of_tables_made_over_cql_have_the_types_of_their_columns_and_elements() {
+        let point = UserType {
+            keyspace: "k".into(),
+            name: "point".into(),
+            fields: vec![("x".into(), Native::Int.into()), ("y".into(), Native::Double.into())],
+        };
+        let column = |name, of_type, kind| Column::new(name, of_type, kind);
+        let regular = |name, of_type| column(name, of_type, ColumnKind::Regular);
+        let columns = vec![
+            column("k", Native::Int.into(), ColumnKind::PartitionKey),
+            column("c", Native::Int.into(), ColumnKind::Clustering { is_descending: false }),
+            column("s", Native::Boolean.into(), ColumnKind::Static),
+            regular("v", Native::Int.into()),
+            regular("l", CqlType::List(Arc::new(Native::Date.into()))),
+            regular("m", CqlType::Map(Arc::new((Native::Text.into(), Native::Bigint.into())))),
+            regular("u", CqlType::User(Arc::new(point))),
+            regular("set", CqlType::Set(Arc::new(Native::Text.into()))),
+        ];
+        let table = Table::of_columns(columns, false);
+        let types = [
+            (&b"s"[..], Some("boolean")),
+            (b"v", Some("int")),
+            (b"l\0time", Some("date")),
+            (b"m\0a\0b", Some("bigint")),
+            (b"u\0\0\x01", Some("double")),
+            (b"u\0\0\x02", None),
+            (b"set\0a", None),
+            (b"\0", None),
+            (b"dropped", None),
+        ];
+        for (name, expected) in types {
+            let found = table.value_type(name).map(ToString::to_string);
+            assert_eq!(found.as_deref(), expected, "{}", name.escape_ascii());
+        }
     }
 
     #[test]
