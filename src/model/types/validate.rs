@@ -10,7 +10,8 @@ use super::{CqlType, Duration, MAX_NUMBER_BYTES, Native, hex};
 pub struct InvalidValue(String);
 
 impl InvalidValue {
-    pub(super) fn new(text: impl Into<String>) -> Self {
+    /// A value that is wrong for this reason.
+    pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 }

@@ -3,8 +3,10 @@
 use super::{Item, MOST_LISTED, Report, each_item};
 use crate::base::fs::FileSystem;
 use crate::model::cell::Cell;
+use crate::model::comparator::composite;
 use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
+use crate::model::table::Table;
 use crate::model::types::{CqlType, InvalidValue};
 use crate::ring::Partitioner;
 use crate::storage::error::ReadError;
@@ -33,16 +35,36 @@ pub struct Misfits {
 }
 
 impl Misfits {
-    fn check(&mut self, of_type: Option<&CqlType>, key: &RowKey, cell: Option<&Cell>) {
-        let Some(of_type) = of_type else { return };
-        let value = cell.map_or(key.as_bytes(), Cell::value);
-        let Err(reason) = of_type.validate(value) else { return };
-        if self.listed.len() == MOST_LISTED {
-            self.more += 1;
+    /// Checks a key, each part by itself if it has several.
+    fn check_key(&mut self, table: &Table, key: &RowKey) {
+        let columns = &table.columns[..table.key_length()];
+        let parts: Option<Vec<&[u8]>> = match columns {
+            [_] => Some(vec![key.as_bytes()]),
+            _ => composite::components(key.as_bytes()).collect(),
+        };
+        if let Some(parts) = parts.filter(|parts| parts.len() == columns.len()) {
+            for (column, part) in columns.iter().zip(parts) {
+                self.check(&column.of_type, part, (key, None));
+            }
             return;
         }
+        let of_type = CqlType::Tuple(columns.iter().map(|it| it.of_type.clone()).collect());
+        let reason = InvalidValue::new("It does not have a part for each column");
+        self.add(Misfit { key: key.clone(), cell: None, of_type, reason });
+    }
+
+    fn check(&mut self, of_type: &CqlType, value: &[u8], (key, cell): (&RowKey, Option<&Cell>)) {
+        let Err(reason) = of_type.validate(value) else { return };
         let (key, cell) = (key.clone(), cell.cloned());
-        self.listed.push(Misfit { key, cell, of_type: of_type.clone(), reason });
+        self.add(Misfit { key, cell, of_type: of_type.clone(), reason });
+    }
+
+    fn add(&mut self, misfit: Misfit) {
+        if self.listed.len() == MOST_LISTED {
+            self.more += 1;
+        } else {
+            self.listed.push(misfit);
+        }
     }
 }
 
@@ -55,16 +77,17 @@ pub fn find_misfits(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Misfits, ReadError> {
     let (mut found, mut row) = (Misfits::default(), RowKey::new(b""));
-    let key_type = family.table.columns.first().map(|column| &column.of_type);
     each_item(fs, report, (family, partitioner), |item, position| {
         progress(position);
         match item {
             Item::Row { key, .. } => {
                 row = key.into_key();
-                found.check(key_type, &row, None);
+                found.check_key(&family.table, &row);
             }
             Item::Cell(cell) if cell.is_live() || cell.expiry().is_some() => {
-                found.check(family.table.value_type(cell.name()), &row, Some(&cell));
+                if let Some(of_type) = family.table.value_type(cell.name()) {
+                    found.check(of_type, cell.value(), (&row, Some(&cell)));
+                }
             }
             Item::Cell(_) | Item::Damage(_) => {}
         }

@@ -1,2 +1,3 @@
+mod misfits;
 mod salvage;
 mod verify;
