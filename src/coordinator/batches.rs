@@ -153,6 +153,12 @@ impl Coordinator {
         let now = self.messenger.now_micros();
         match kept_batches::writes_of(&row.cells, &self.schema, now) {
             Ok(rows) => {
+                if rows.is_empty() && !row.cells.is_empty() {
+                    log::warn!(
+                        "the batch {id} is dropped: a table of it has a shorter gc_grace_seconds \
+                         than the time for which it was left, or all of its tables are gone"
+                    );
+                }
                 self.write(&rows, ConsistencyLevel::One).await?;
                 let deletion = [kept_batches::deletion_of(&self.schema, id, now)];
                 self.replica.apply(&deletion).await.wait().await?;

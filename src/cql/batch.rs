@@ -11,6 +11,7 @@ use crate::model::key::RowKey;
 use crate::model::mutation::{FamilyMutation, MutationBuilder, RowMutation};
 use crate::model::schema::{FamilyId, Schema};
 use crate::service::{ConsistencyLevel, RowQuery, Service};
+use std::collections::BTreeSet;
 
 /// A change with the values of its markers.
 #[derive(Debug, Clone, Copy)]
@@ -94,6 +95,23 @@ pub(super) fn checked(mutation: RowMutation, schema: &Schema) -> Result<RowMutat
         return Ok(mutation);
     }
     Err(CqlError::invalid("Invalid empty value for a clustering column"))
+}
+
+/// A warning if there are tables whose logged batches are not replayed.
+pub(super) fn warning(items: &[Item<'_>]) -> Option<String> {
+    let tables =
+        items.iter().filter_map(|Item { plan: ModificationPlan { table, .. }, .. }| {
+            let (_, family) = table.stored()?;
+            family.gc_grace.is_zero().then(|| format!("{}.{}", table.keyspace, table.name))
+        });
+    let tables: Vec<String> = tables.collect::<BTreeSet<_>>().into_iter().collect();
+    (!tables.is_empty()).then(|| {
+        format!(
+            "Logged batch with tables whose gc_grace_seconds is 0: {}. If its coordinator fails \
+             all of the batch may be lost",
+            tables.join(", ")
+        )
+    })
 }
 
 /// The row of cells that were read.

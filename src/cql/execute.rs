@@ -224,8 +224,8 @@ impl Executor {
             }
             Plan::Modify(plan) => {
                 let item = Item { plan, values };
-                self.write(&[item], parameters.timestamp, parameters.level, WriteType::Simple)
-                    .await?;
+                let way = (parameters.level, WriteType::Simple);
+                self.write(&[item], parameters.timestamp, way, reply).await?;
             }
             Plan::Batch { statements, timestamp, kind } => {
                 let timestamp = timestamp.as_ref().map(|it| super::modify::timestamp(it, &values));
@@ -241,8 +241,8 @@ impl Executor {
                     return Box::pin(self.change_under_condition(&items, levels, reply)).await;
                 }
                 let timestamp = timestamp.or(parameters.timestamp);
-                let kind = write_type(*kind);
-                Box::pin(self.write(&items, timestamp, parameters.level, kind)).await?;
+                let way = (parameters.level, write_type(*kind));
+                Box::pin(self.write(&items, timestamp, way, reply)).await?;
             }
             Plan::Use(keyspace) => {
                 self.check_keyspace(keyspace)?;
@@ -325,7 +325,8 @@ impl Executor {
             let levels = (batch.serial_level, batch.level);
             return self.change_under_condition(&items, levels, reply).await;
         }
-        self.write(&items, batch.timestamp, batch.level, write_type(batch.kind)).await?;
+        let way = (batch.level, write_type(batch.kind));
+        self.write(&items, batch.timestamp, way, reply).await?;
         reply.void();
         Ok(())
     }
@@ -351,8 +352,8 @@ impl Executor {
         &self,
         items: &[Item<'_>],
         timestamp: Option<i64>,
-        level: Level,
-        kind: WriteType,
+        (level, kind): (Level, WriteType),
+        reply: &mut Reply<'_>,
     ) -> Result<(), CqlError> {
         let Some(first) = items.first() else { return Ok(()) };
         let consistency = write_level(level, &first.plan.table.keyspace, &self.service)?;
@@ -372,6 +373,11 @@ impl Executor {
             return Ok(());
         }
         let (error, kind) = if kind == WriteType::Batch {
+            if mutations.len() > 1
+                && let Some(warning) = batch::warning(items)
+            {
+                reply.warn(warning);
+            }
             match self.service.write_batch(&mutations, consistency).await {
                 Ok(()) => return Ok(()),
                 Err(BatchError::NotKept(error)) => (error.into(), WriteType::BatchLog),

@@ -237,3 +237,21 @@ fn prepared_statements_are_not_answered_by_columns_that_their_clients_do_not_kno
     let answer = other.execute(some).text();
     assert!(answer.contains("\0\u{1}v"), "{answer}");
 }
+
+#[test]
+fn a_logged_batch_that_may_be_lost_has_a_warning() {
+    let (_server, _directory, _, mut client) = with_keyspace();
+    client.query("CREATE TABLE k.kept (id text PRIMARY KEY)");
+    client.query("CREATE TABLE k.g (id text PRIMARY KEY) WITH gc_grace_seconds = 0");
+    let mut batch = |kind: &str, rows: [&str; 2]| {
+        let inserts = rows.map(|row| format!("INSERT INTO k.{row} "));
+        client.query(&format!("BEGIN {kind} BATCH {}; APPLY BATCH", inserts.join("; "))).text()
+    };
+    let rows = ["g (id) VALUES ('a')", "kept (id) VALUES ('b')"];
+    let warning = batch("", rows);
+    assert!(warning.contains("whose gc_grace_seconds is 0: k.g. If"), "{warning}");
+    let of_one_key = [rows[0], "kept (id) VALUES ('a')"];
+    for text in [batch("UNLOGGED", rows), batch("", of_one_key)] {
+        assert!(!text.contains("gc_grace_seconds"), "{text}");
+    }
+}

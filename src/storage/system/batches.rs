@@ -38,7 +38,8 @@ pub fn deletion_of(schema: &Schema, id: &RowKey, now_micros: i64) -> RowMutation
 }
 
 /// The writes that these cells of a batch are, without their parts for column families that are
-/// gone, and for those that have forgotten the deletions of that time.
+/// gone. None if one of the others has forgotten the deletions of that time: no part of a batch is
+/// written without the rest.
 pub fn writes_of(
     cells: &[Cell],
     schema: &Schema,
@@ -48,12 +49,43 @@ pub fn writes_of(
     let mut writes = cells.iter().map(decode).collect::<Result<Vec<_>, _>>()?;
     let written = cells.iter().map(Cell::timestamp).min().unwrap_or(now_micros);
     let age = now_micros.saturating_sub(written) / 1_000_000;
-    let remembers = |family: FamilyId| {
-        let grace = schema.family(family).gc_grace.as_secs();
-        age < i64::try_from(grace).unwrap_or(i64::MAX)
-    };
-    writes.retain(|write| {
-        !write.families.is_empty() && write.families.iter().all(|it| remembers(it.family))
-    });
+    writes.retain(|write| !write.families.is_empty());
+    let families = writes.iter().flat_map(|write| &write.families);
+    let grace = families.map(|it| schema.family(it.family).gc_grace.as_secs()).min();
+    if grace.is_some_and(|grace| age >= i64::try_from(grace).unwrap_or(i64::MAX)) {
+        writes.clear();
+    }
     Ok(writes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::comparator::Comparator;
+    use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    const SECOND: i64 = 1_000_000;
+
+    #[test]
+    fn a_batch_is_replayed_or_dropped_as_a_whole_by_the_least_grace_of_its_tables() {
+        let family = |name: &str, seconds| {
+            let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
+            let family = ColumnFamilySchema::new("k".into(), name.into(), kind);
+            Arc::new(ColumnFamilySchema { gc_grace: Duration::from_secs(seconds), ..family })
+        };
+        let schema = Schema::new([family("long", 1000), family("short", 60)]);
+        let write = |number: u32, name: &str| {
+            let mut row = MutationBuilder::new(&schema, "k", b"key");
+            row.family(schema.family_id("k", name).unwrap()).insert((b"", b"c"), b"v", 1);
+            Cell::live(b"", &number.to_be_bytes(), row.finish().record(), 5 * SECOND)
+        };
+        let count = |cells: &[Cell], seconds: i64| {
+            writes_of(cells, &schema, seconds * SECOND).unwrap().len()
+        };
+        let both = [write(0, "long"), write(1, "short")];
+        assert_eq!([6, 64, 65, 2000].map(|at| count(&both, at)), [2, 2, 0, 0]);
+        assert_eq!([65, 1004, 1005].map(|at| count(&both[..1], at)), [1, 1, 0]);
+    }
 }
