@@ -13,6 +13,7 @@ use crate::model::cell::Cell;
 use crate::model::key::RowKey;
 use crate::model::schema::{FamilyId, Schema};
 use crate::model::slice::{RowSlice, Slice};
+use crate::model::version::RowVersion;
 use crate::net::Verb;
 use crate::net::bodies::{ReadCommand, ReadReply};
 use crate::net::extensions::{FULL_DIGEST, TAKES_REFUSAL};
@@ -343,15 +344,29 @@ impl Coordinator {
         replicas: ReadReplicas,
         context: &mut RequestContext,
     ) -> Result<RowSlice, CoordinatorError> {
+        let look = |_: &RowVersion| {};
+        Ok(self.read_and_look(view, wanted, replicas, look, context).await?.0)
+    }
+
+    /// The same with a look at all that the replicas know together, deletions included.
+    pub(super) async fn read_and_look<T>(
+        self: &Arc<Self>,
+        view: &Arc<View>,
+        wanted: RowQuery<'_>,
+        replicas: ReadReplicas,
+        look: impl FnOnce(&RowVersion) -> T,
+        context: &mut RequestContext,
+    ) -> Result<(RowSlice, T), CoordinatorError> {
         let mut scratch = context.scratch();
         let read = self.row_read(view, wanted, &replicas);
         let resolved = self.resolve(view, wanted, read, &mut scratch).await?;
         let family = self.schema.family(wanted.family);
         let answer = resolved.version.resolve(family, wanted.slice, resolved.now);
+        let seen = look(&resolved.version);
         self.repair(view, wanted, resolved, &replicas, context).await?;
         drop(scratch);
         replica::take_row(context, wanted.key, &answer.cells)?;
-        Ok(answer)
+        Ok((answer, seen))
     }
 
     /// A read that may ask these replicas.

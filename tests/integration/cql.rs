@@ -2,6 +2,7 @@
 
 use crate::admin::{admin_address, nodetool};
 use crate::server::{Options, Server, configure, free_ports, refused, serve};
+use alexandra::base::clock::{Clock, SystemClock};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -253,5 +254,36 @@ fn a_logged_batch_that_may_be_lost_has_a_warning() {
     let of_one_key = [rows[0], "kept (id) VALUES ('a')"];
     for text in [batch("UNLOGGED", rows), batch("", of_one_key)] {
         assert!(!text.contains("gc_grace_seconds"), "{text}");
+    }
+}
+
+/// The clock of the client that deletes is an hour ahead.
+#[test]
+fn what_is_inserted_under_a_condition_is_there_after_a_deletion_dated_ahead() {
+    let (_server, _directory, _, mut client) = with_keyspace();
+    client.query("CREATE TABLE k.single (p text PRIMARY KEY, v int)");
+    client.query("CREATE TABLE k.several (p text, c int, v int, PRIMARY KEY (p, c))");
+    let ahead = SystemClock::new().now_micros() + 3600 * 1_000_000;
+    let single = "k.single (p, v) VALUES ('KEY', 7)";
+    let several = "k.several (p, c, v) VALUES ('KEY', 1, 7)";
+    let cases = [
+        ("FROM k.single USING TIMESTAMP AHEAD WHERE p = 'KEY'", single),
+        ("v FROM k.single USING TIMESTAMP AHEAD WHERE p = 'KEY'", single),
+        ("FROM k.several USING TIMESTAMP AHEAD WHERE p = 'KEY'", several),
+        ("FROM k.several USING TIMESTAMP AHEAD WHERE p = 'KEY' AND c = 1", several),
+        ("FROM k.several USING TIMESTAMP AHEAD WHERE p = 'KEY' AND c > 0", several),
+        ("v FROM k.several USING TIMESTAMP AHEAD WHERE p = 'KEY' AND c = 1", several),
+    ];
+    for (number, (what, row)) in cases.into_iter().enumerate() {
+        let [what, row] = [what, row].map(|it| it.replace("KEY", &number.to_string()));
+        let delete = format!("DELETE {what}").replace("AHEAD", &ahead.to_string());
+        client.query(&delete);
+        let insert = format!("INSERT INTO {row} IF NOT EXISTS");
+        let answers = [(); 2].map(|()| client.query(&insert).text());
+        let are_applied = answers.each_ref().map(|it| it.ends_with("\0\0\0\u{1}\u{1}"));
+        assert_eq!(are_applied, [true, false], "{delete}: {answers:?}");
+        let table = row.split_once(' ').unwrap().0;
+        let found = client.query(&format!("SELECT v FROM {table} WHERE p = '{number}'"));
+        assert!(found.body.ends_with(b"\0\0\0\x04\0\0\0\x07"), "{delete}: {}", found.text());
     }
 }

@@ -15,6 +15,7 @@ use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
 use crate::model::register::Proposal;
 use crate::model::slice::RowSlice;
+use crate::model::version::RowVersion;
 use crate::net::bodies;
 use crate::replica::{self, RowQuery};
 use std::sync::Arc;
@@ -168,16 +169,19 @@ where
         Electorate::new(view, live.collect(), requirement, local)
     }
 
-    async fn next(&mut self, _electorate: &Electorate, micros: i64) -> Result<Intent, E> {
+    async fn next(&mut self, electorate: &Electorate, micros: i64) -> Result<Intent, E> {
         let (coordinator, mut memory) = (self.coordinator, self.memory.scratch());
-        let row = coordinator.read(self.row, self.quorum, &mut memory).await?;
+        let view = &electorate.view;
+        let replicas = coordinator.read_replicas(view, self.row, self.quorum)?;
+        let look = |version: &RowVersion| newest_ahead(version, micros);
+        let read = coordinator.read_and_look(view, self.row, replicas, look, &mut memory);
+        let (row, newest) = Box::pin(read).await?;
         let Some(mutation) = (self.decide)(&row, micros)? else {
             self.found = Some((row, memory));
             return Ok(Intent::Propose(Vec::new()));
         };
         // A write that is older than what is there would seem to be done, and show nowhere.
-        let newest = row.cells.iter().map(Cell::timestamp).max().unwrap_or(i64::MIN);
-        if (0..LONGEST_LEAP).contains(&newest.saturating_sub(micros)) {
+        if let Some(newest) = newest {
             return Ok(Intent::After(newest));
         }
         Ok(Intent::Propose(coordinator.encode_write(&mutation, std::iter::empty())?))
@@ -202,4 +206,11 @@ where
         replicas.requirement.add(requirement);
         coordinator.write_to(view, &[mutation], vec![replicas], level).await
     }
+}
+
+/// The newest date of a value or deletion that is not before this one, and is no leap too far.
+fn newest_ahead(version: &RowVersion, micros: i64) -> Option<i64> {
+    let deletion = version.deletion.marked_for_delete_at;
+    let dates = version.cells.iter().map(Cell::timestamp).chain([deletion]);
+    dates.filter(|date| (0..LONGEST_LEAP).contains(&date.saturating_sub(micros))).max()
 }
