@@ -264,7 +264,9 @@ impl fmt::Display for Decimal {
             let plus = if exponent < 0 { "" } else { "+" };
             return write!(f, "{sign}{first}{point}{others}E{plus}{exponent}");
         }
-        let padded = format!("{digits:0>width$}", width = scale as usize + 1);
+        // A width of a format ends at 65,535.
+        let zeros = "0".repeat((scale as usize + 1).saturating_sub(digits.len()));
+        let padded = format!("{zeros}{digits}");
         let (whole, fraction) = padded.split_at(padded.len() - scale as usize);
         write!(f, "{sign}{whole}.{fraction}")
     }
@@ -277,6 +279,12 @@ mod tests {
 
     fn decimal(text: &str) -> Decimal {
         Decimal::parse(text).unwrap()
+    }
+
+    #[test]
+    fn all_digits_are_shown_however_many_there_are() {
+        let text = format!("0.{}", "1".repeat(70_000));
+        assert_eq!(decimal(&text).to_string(), text);
     }
 
     #[test]
