@@ -9,7 +9,7 @@ use env_logger::{Builder, Target};
 use log::Record;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -128,9 +128,6 @@ impl RollingFile {
         if path.to_string_lossy().contains("${") {
             return Err(io::Error::other("variables have no meaning here"));
         }
-        if let Some(directory) = path.parent() {
-            DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory)?;
-        }
         let file = append_to(&path)?;
         let metadata = file.metadata()?;
         // A device or a pipe stays in its place.
@@ -139,6 +136,10 @@ impl RollingFile {
     }
 
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.max_size != u64::MAX && !self.is_in_place()? {
+            // Lines go on into the old file until there can be a new one.
+            let _ = self.reopen();
+        }
         if self.size >= self.max_size {
             if let Err(error) = self.roll() {
                 writeln!(self.file, " WARN cannot rotate {}: {error}", self.path.display())?;
@@ -166,11 +167,22 @@ impl RollingFile {
             fs::rename(self.backup(number), self.backup(number + 1))?;
         }
         fs::rename(&self.path, self.backup(1))?;
+        self.reopen()
+    }
+
+    /// Whether the path is still that of the open file, which others may have removed or renamed.
+    fn is_in_place(&self) -> io::Result<bool> {
+        let open = self.file.metadata()?;
+        let at_path = fs::metadata(&self.path);
+        Ok(at_path.is_ok_and(|it| (it.dev(), it.ino()) == (open.dev(), open.ino())))
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
         let permissions = self.file.metadata()?.permissions();
         self.file = append_to(&self.path)?;
+        self.size = self.file.metadata()?.len();
         // Those who may read the old file may read the new one.
-        self.file.set_permissions(permissions)?;
-        Ok(())
+        self.file.set_permissions(permissions)
     }
 
     fn backup(&self, number: u32) -> PathBuf {
@@ -192,6 +204,9 @@ pub(super) fn newest(file: LogFile) -> Vec<PathBuf> {
 }
 
 fn append_to(path: &Path) -> io::Result<File> {
+    if let Some(directory) = path.parent() {
+        DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory)?;
+    }
     OpenOptions::new().create(true).append(true).mode(FILE_MODE).open(path)
 }
 
@@ -231,9 +246,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("logs/system.log");
         let mut log = open(&file, 1000, 1);
-        let sound = std::mem::replace(&mut log.file, append_to(Path::new("/dev/full")).unwrap());
+        log.path = PathBuf::from("/dev/full");
         write(&mut log, &["one\n", "two\n"]);
-        log.file = sound;
+        log.path = file.clone();
         write(&mut log, &["three\n"]);
         let written = fs::read_to_string(file).unwrap();
         assert_eq!(written, "\n WARN 2 log lines could not be written here\nthree\n");
@@ -246,6 +261,28 @@ mod tests {
         write(&mut open(&file, 4, 0), &["one\n", "two\n"]);
         assert_eq!(fs::read_to_string(file).unwrap(), "two\n");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_log_that_others_remove_or_rename_begins_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("logs/system.log");
+        let mut log = open(&file, 1000, 1);
+        write(&mut log, &["one\n"]);
+        fs::remove_file(&file).unwrap();
+        write(&mut log, &["two\n"]);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "two\n");
+        fs::rename(&file, directory.path().join("old")).unwrap();
+        fs::write(&file, "by another\n").unwrap();
+        write(&mut log, &["three\n"]);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "by another\nthree\n");
+        // Where no file can be made it is tried again.
+        fs::remove_dir_all(directory.path().join("logs")).unwrap();
+        fs::write(directory.path().join("logs"), "").unwrap();
+        write(&mut log, &["lost\n"]);
+        fs::remove_file(directory.path().join("logs")).unwrap();
+        write(&mut log, &["four\n"]);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "four\n");
     }
 
     #[test]
