@@ -190,7 +190,8 @@ fn serve(
     let stop = CancellationToken::new();
     runtime.block_on(async {
         // Before anything that takes time, so that an early signal ends the start in order.
-        let is_managed = arguments.detached || pid_file.is_some() || has_manager();
+        let has_file = arguments.detached || pid_file.is_some();
+        let is_managed = has_file || has_manager() || !has_terminal();
         let signals = stop_on_signals(stop.clone(), is_managed).map_err(no_runtime)?;
         if arguments.until_input_ends {
             stop_with_input(stop.clone());
@@ -265,6 +266,11 @@ fn stop_on_signals(
 /// Whether systemd or its like has started the server, and waits for its word.
 fn has_manager() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
+}
+
+/// Whether a terminal can hang the server up.
+fn has_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
 }
 
 /// Reads the configuration again at each SIGHUP, if the server is managed by others and not by a

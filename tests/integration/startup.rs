@@ -331,7 +331,8 @@ fn a_server_serves_without_an_output_until_it_is_hung_up() {
             .insert("row", ColumnPath::column(STANDARD, b"column"), b"value", 1)
             .unwrap();
         // What ignores SIGHUP hands that down: nohup means that nothing is to be hung up.
-        let is_told = with_pid_file || ignores_hangup();
+        let has_terminal = fs::File::open("/dev/tty").is_ok();
+        let is_told = with_pid_file || ignores_hangup() || !has_terminal;
         let signal = if is_told { Signal::TERM } else { Signal::HUP };
         kill_process(Pid::from_child(&process), signal).unwrap();
         while process.try_wait().unwrap().is_none() && waits.next().is_some() {
