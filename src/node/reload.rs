@@ -20,7 +20,7 @@ use crate::net::tcp::TcpTransport;
 use crate::ring::{ReplicaPlacement, Snitch};
 use crate::schema::{ChangeError, ConfiguredChange, SchemaConflict};
 use crate::server::Limits;
-use crate::service::Service;
+use crate::service::{Authenticator, Service};
 use crate::storage::Database;
 use crate::storage::error::FileError;
 use serde::{Deserialize, Serialize};
@@ -100,19 +100,31 @@ pub(super) struct Parts {
 pub struct Reload {
     options: NodeOptions,
     parts: Parts,
-    one_at_a_time: tokio::sync::Mutex<()>,
+    /// Hashes of the files of logins as they were read last. Held during a reload.
+    logins: tokio::sync::Mutex<FileHashes>,
 }
+
+/// By the property that names the file.
+type FileHashes = Vec<(&'static str, Option<u64>)>;
 
 impl Reload {
     pub(super) fn new(options: NodeOptions, parts: Parts) -> Self {
-        Self { options, parts, one_at_a_time: tokio::sync::Mutex::default() }
+        let logins = hashes(&authenticator(&parts.settings, &options.properties));
+        Self { options, parts, logins: tokio::sync::Mutex::new(logins) }
     }
 
     /// Reads the file again, and changes what has changed in it. Waits for the disk.
     pub fn run(&self) -> Result<Reloaded, ReloadError> {
-        let _one_at_a_time = self.one_at_a_time.try_lock().map_err(|_| ReloadError::UnderWay)?;
-        let path = self.options.configuration.as_deref().ok_or(ReloadError::NoFile)?;
-        let done = self.reload(path);
+        let begun = self.logins.try_lock().map_err(|_| ReloadError::UnderWay);
+        let path = self.options.configuration.as_deref().ok_or(ReloadError::NoFile);
+        let (mut logins, path) = match begun.and_then(|begun| Ok((begun, path?))) {
+            Ok(begun) => begun,
+            Err(error) => {
+                log::error!("nothing was read again: {error}");
+                return Err(error);
+            }
+        };
+        let done = self.reload(path, &mut logins);
         match &done {
             Ok(done) => done.log(path),
             Err(error) => log::error!("{} was read again: {error}", path.display()),
@@ -120,7 +132,7 @@ impl Reload {
         done
     }
 
-    fn reload(&self, path: &Path) -> Result<Reloaded, ReloadError> {
+    fn reload(&self, path: &Path, logins: &mut FileHashes) -> Result<Reloaded, ReloadError> {
         let comparators = ComparatorRegistry::default();
         // A start has refused any other value.
         let jmx_port = self.options.properties.jmx_port().unwrap_or_default();
@@ -132,6 +144,12 @@ impl Reload {
         let placements = Placements::read(&settings, &self.options.properties)?.by_keyspace;
         self.parts.service.register().check(&settings)?;
         let tls = Tls::read(&settings.tls).map_err(ReloadError::Tls)?;
+        let properties = &self.options.properties;
+        if let Some(fault) = login_faults(&settings, properties).first() {
+            let why = format!("Authenticator: every login would be refused: {fault}");
+            return Err(ReloadError::Refused(why));
+        }
+        let files = hashes(&authenticator(&settings, properties));
         let change = self.change(&settings, &placements)?;
         for (family, _) in &change.added {
             self.parts.member.hints().map_or(Ok(()), |hints| hints.note_added(family))?;
@@ -141,6 +159,10 @@ impl Reload {
         let present_tls = &**self.parts.tls;
         let is_renewed = tls != *present_tls && tls.has_options_of(present_tls);
         let renewed = is_renewed.then(|| "the files of TLS, as they are now".to_owned());
+        let has_changed = |it: &&(_, _)| !logins.is_empty() && !logins.contains(it);
+        let logins_now = files.iter().filter(has_changed);
+        let logins_now = logins_now.map(|(it, _)| format!("the file of {it}, as it is now"));
+        let renewed = renewed.into_iter().chain(logins_now);
         let done = Reloaded {
             changed: changed.iter().map(ToString::to_string).chain(renewed).collect(),
             needs_restart: waiting.iter().map(ToString::to_string).collect(),
@@ -153,6 +175,7 @@ impl Reload {
         } else {
             self.take_over(settings, &placements, present);
         }
+        *logins = files;
         // Its files may have changed alone.
         if tls != *present_tls {
             let renews = !tls.admits_nodes_of(present_tls);
@@ -335,10 +358,14 @@ impl Reload {
     /// Reads the files of the authenticator again, whose content may have changed.
     fn take_rights(&self) {
         let (now, properties) = (&**self.parts.settings, &self.options.properties);
-        for fault in login_faults(now, properties) {
-            log::error!("Authenticator: every login will be refused: {fault}");
-        }
         self.parts.service.set_authenticator(authenticator(now, properties));
+    }
+}
+
+fn hashes(authenticator: &Authenticator) -> FileHashes {
+    match authenticator {
+        Authenticator::AllowAll => FileHashes::default(),
+        Authenticator::Simple(simple) => simple.hashes(),
     }
 }
 

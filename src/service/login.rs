@@ -15,6 +15,7 @@ use log::Level;
 use md5::{Digest, Md5};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -153,7 +154,7 @@ impl Service {
         // Without an authenticator there are none, and a later one knows nothing of the user.
         if let Some(grants) = grants {
             let line = format_args!("login of {} from {}", shown(&grants.user), session.client);
-            self.logins.log(Level::Info, session.client, line);
+            self.logins.log(Level::Info, (session.client, grants.user.clone()), line);
             *session.grants.lock() = Some((grants, version));
             session.logged_in.store(true, Ordering::Relaxed);
         }
@@ -178,10 +179,8 @@ impl Service {
             *granted_at = version;
         }
         grants.check(keyspace, access).inspect_err(|why| {
-            self.refusals.warn(
-                session.client,
-                format_args!("{} is refused: {}", session.client, shown(why)),
-            );
+            let (client, user) = (session.client, grants.user.clone());
+            self.refusals.warn((client, user), format_args!("{client} is refused: {}", shown(why)));
         })
     }
 
@@ -236,9 +235,25 @@ impl SimpleAuthenticator {
     /// Reasons for which every login would be refused now.
     pub fn faults(&self) -> Vec<String> {
         let mode = self.password_mode.as_ref().err().map(ToString::to_string);
-        let passwords = read_properties(self.password_file.as_deref(), PASSWORDS).err();
-        let access = read_properties(self.access_file.as_deref(), ACCESS).err();
-        [mode, passwords, access].into_iter().flatten().collect()
+        let faults = self.files().map(|(property, file)| {
+            let path = file.map(|it| it.display().to_string()).unwrap_or_default();
+            read_properties(file, property).err().map(|why| why.replace(&of(property), &path))
+        });
+        std::iter::once(mode).chain(faults).flatten().collect()
+    }
+
+    /// Hashes of the entries of both files as they are now, by the property that names a file;
+    /// `None` if it cannot be read.
+    pub fn hashes(&self) -> Vec<(&'static str, Option<u64>)> {
+        let hash = |(property, file)| {
+            let entries = read_properties(file, property).ok();
+            (property, entries.map(|it| BuildHasherDefault::<DefaultHasher>::new().hash_one(it)))
+        };
+        self.files().map(hash).to_vec()
+    }
+
+    fn files(&self) -> [(&'static str, Option<&Path>); 2] {
+        [(PASSWORDS, self.password_file.as_deref()), (ACCESS, self.access_file.as_deref())]
     }
 
     /// Judges a login, and returns the rights of its user. Reads both files, and so blocks.
@@ -312,6 +327,11 @@ fn is_of_hash(hash: &str, password: &str) -> bool {
         .is_ok_and(|hash| Argon2::default().verify_password(password.as_bytes(), &hash).is_ok())
 }
 
+/// A file of logins in a reason that clients get. They do not learn its path.
+fn of(property: &str) -> String {
+    format!("the file of -D{property}")
+}
+
 /// The entries of a file, or why they cannot be read.
 fn read_properties(
     path: Option<&Path>,
@@ -326,9 +346,9 @@ fn read_properties(
         File::open(path)?.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
-    let bytes = read().map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let bytes = read().map_err(|error| format!("cannot read {}: {error}", of(property)))?;
     java_properties::parse(&bytes)
-        .map_err(|error| format!("cannot understand {}: {error}", path.display()))
+        .map_err(|error| format!("cannot understand {}: {error}", of(property)))
 }
 
 /// Time from a failed login to the next one of the same address.

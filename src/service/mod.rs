@@ -61,10 +61,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Shortest time between two lines about logins of one client, some of which log in for each call.
+/// Shortest time between two lines about logins of a user from one address. Some clients log in for
+/// each call.
 const LOGINS_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Shortest time between two lines about refusals of one client.
+/// Shortest time between two lines about refusals of a user from one address.
 const REFUSALS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The words of 0.6 for a call without a login.
@@ -94,10 +95,10 @@ pub struct ServiceOptions {
 pub struct Service {
     options: ServiceOptions,
     login_turns: LoginTurns,
-    /// Lines about logins, by client.
-    logins: LimitedLog<IpAddr>,
-    /// Lines about refusals, by client.
-    refusals: LimitedLog<IpAddr>,
+    /// Lines about logins, by client and user.
+    logins: LimitedLog<(IpAddr, String)>,
+    /// Lines about refusals; the user is empty before a login.
+    refusals: LimitedLog<(IpAddr, String)>,
     /// Grows when the rights of users may have changed.
     rights_version: AtomicU64,
 }
@@ -144,7 +145,8 @@ impl Service {
         {
             return Ok(());
         }
-        self.refusals.warn(session.client, format_args!("{} is refused: no login", session.client));
+        let client = session.client;
+        self.refusals.warn((client, String::new()), format_args!("{client} is refused: no login"));
         Err(ServiceError::invalid(LOGIN_REQUIRED))
     }
 

@@ -89,7 +89,8 @@ fn a_file_that_cannot_be_read_is_no_fault_of_the_client() {
     let unset = SimpleAuthenticator { access_file: None, ..simple };
     let error = check(&unreadable, "Blog", &good).unwrap_err();
     assert!(matches!(error, ServiceError::Internal(_)), "{error}");
-    assert!(error.text().starts_with("cannot read "), "{error}");
+    let text = "cannot read the file of -Dpasswd.properties: No such file";
+    assert!(error.text().starts_with(text), "{error}");
     let error = check(&unset, "Blog", &good).unwrap_err();
     assert!(matches!(error, ServiceError::Internal(_)), "{error}");
     assert!(error.text().contains("no -Daccess.properties=FILE"), "{error}");
