@@ -179,6 +179,10 @@ impl AdminContext {
         if self.member.coordinator().peers().is_self_removed {
             let text = "was removed from the ring or replaced: it serves nobody".to_owned();
             troubles.push(Trouble { kind: TroubleKind::Removed, text });
+        } else if !self.member.operations().is_member() {
+            let mode = self.operation().map_or_else(|| "starting".to_owned(), |it| it.mode);
+            let text = format!("is no member of the ring: {mode}");
+            troubles.push(Trouble { kind: TroubleKind::Outside, text });
         }
         let conflict = self.member.with_gossip(|gossiper, _| gossiper.generation_conflict());
         let refused = |text: String| Trouble { kind: TroubleKind::Refused, text };
@@ -192,7 +196,8 @@ impl AdminContext {
     /// Work that is done on the thread that it comes on never waits, and what was done counts as
     /// completed. Pools of 0.6 that nothing here corresponds to are left out.
     pub(super) fn pools(&self) -> Vec<Pool> {
-        let statistics: Vec<_> = self.storage.families().map(|store| store.statistics()).collect();
+        let families = self.storage.families_since_start();
+        let statistics: Vec<_> = families.map(|store| store.statistics()).collect();
         let sum = |of: fn(&FamilyStatistics) -> u64| -> u64 { statistics.iter().map(of).sum() };
         let coordinator = self.member.coordinator().stats();
         let gossip = self.member.with_gossip(|gossiper, _| gossiper.received);

@@ -98,9 +98,10 @@ pub(super) const BUILD: [Measure<()>; 1] = [gauge("info", "Always 1", |()| 1)];
 
 /// Of the node.
 pub(super) const NODE: [Measure<Info>; 14] = [
-    gauge("failed", "1 if writes are refused, other than after a drain: info says why", |i| {
+    gauge("failed", "1 if writes are refused, other than by an operator: info says why", |i| {
+        let is_meant = |kind| matches!(kind, TroubleKind::Drained | TroubleKind::Outside);
         let mut kinds = i.troubles.iter().map(|trouble| trouble.kind);
-        u64::from(kinds.any(|kind| kind != TroubleKind::Drained && kind.refuses_writes()))
+        u64::from(kinds.any(|kind| !is_meant(kind) && kind.refuses_writes()))
     }),
     gauge("drained", "1 if the node was drained", |i| {
         u64::from(i.troubles.iter().any(|it| it.kind == TroubleKind::Drained))

@@ -141,16 +141,18 @@ impl Operations {
         self.node.throttle.set(bytes_per_second);
     }
 
+    /// Whether the node has a place in the ring.
+    pub fn is_member(&self) -> bool {
+        let look = self.node.look();
+        look.is_ok_and(|look| look.members.is_member(self.node.local()))
+    }
+
     /// The mode of the node, and its streams of data.
     pub fn streams(&self) -> StreamsNow {
         let running = self.report().filter(|operation| operation.outcome.is_none());
-        let is_member = || {
-            let look = self.node.look();
-            look.is_ok_and(|look| look.members.is_member(self.node.local()))
-        };
         let mode = match running {
             Some(operation) => operation.mode,
-            None if is_member() => "Normal".to_owned(),
+            None if self.is_member() => "Normal".to_owned(),
             None => "Decommissioned".to_owned(),
         };
         StreamsNow { mode, sending: self.node.sending.now(), receiving: self.node.receiving.now() }

@@ -26,6 +26,8 @@ pub enum TroubleKind {
     Drained,
     /// The other nodes have removed it from the ring: it serves no clients.
     Removed,
+    /// It is no member of the ring: it is starting, joins or has left.
+    Outside,
     /// Other nodes ignore it for its generation, and take it for dead.
     Refused,
     /// The commit log has stopped: no write is taken until the next start.
@@ -46,9 +48,10 @@ pub enum TroubleKind {
 
 impl TroubleKind {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Drained,
         Self::Removed,
+        Self::Outside,
         Self::Refused,
         Self::LogStopped,
         Self::NoRoom,

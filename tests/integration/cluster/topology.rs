@@ -172,6 +172,10 @@ fn a_ring_grows_and_shrinks_under_load() {
     let report = cluster.nodetool(2, &["decommission"]);
     assert!(report.contains("has left the ring"), "{report}");
     wait_for_members(&cluster, &[0, 1, 3], 3);
+    let health = cluster.try_nodetool(2, &["health"]);
+    let told = String::from_utf8_lossy(&health.stdout);
+    assert!(!health.status.success(), "{health:?}");
+    assert_eq!(told, "is no member of the ring: Decommissioned\n");
     cluster.stop(2);
     load.go_on();
 
