@@ -26,6 +26,10 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Bytes of the end of a log.
 const MAX_LOG: u64 = 8 << 20;
 
+/// Words after which a line of a log has the key of a row, or a statement. Lines of the server with
+/// a key have one of them.
+const MARKS: [&str; 2] = ["slow: ", " row "];
+
 /// Files of the system that tell of the machine.
 const MACHINE: [&str; 5] =
     ["/proc/version", "/proc/meminfo", "/proc/loadavg", "/proc/mounts", "/etc/os-release"];
@@ -136,14 +140,22 @@ impl Bundle {
     }
 }
 
-/// The last lines of a log, without those that name rows.
+/// The last lines of a log, without the rest of those that name rows.
 fn end_of(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(MAX_LOG)))?;
+    let start = length.saturating_sub(MAX_LOG);
+    file.seek(SeekFrom::Start(start))?;
     let mut end = Vec::new();
     file.take(MAX_LOG).read_to_end(&mut end)?;
     let text = String::from_utf8_lossy(&end);
-    let lines = text.split_inclusive('\n').filter(|line| !line.contains("slow: "));
-    Ok(lines.collect::<String>().into_bytes())
+    // The first line may be the end of one, without its mark.
+    let whole = text.lines().skip(usize::from(start > 0));
+    Ok(whole.flat_map(|line| [without_row(line), "\n"]).collect::<String>().into_bytes())
+}
+
+/// The line as far as it names no row.
+fn without_row(line: &str) -> &str {
+    let ends = MARKS.iter().filter_map(|mark| line.find(mark).map(|at| at + mark.len()));
+    ends.min().map_or(line, |end| &line[..end])
 }

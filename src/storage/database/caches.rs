@@ -126,7 +126,9 @@ impl Core {
             match family.warm(kind, &key) {
                 Ok(()) => read += 1,
                 // A read of the row will fail as well.
-                Err(error) => log::debug!("{}: {key:?} is not cached: {error}", family.schema()),
+                Err(error) => {
+                    log::debug!("{}: row {} is not cached: {error}", family.schema(), key.key())
+                }
             }
         }
         Some(read)

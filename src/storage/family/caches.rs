@@ -153,7 +153,7 @@ impl ColumnFamily {
         keys.dedup();
         for key in keys {
             if let Err(error) = self.warm(CacheKind::Keys, &key) {
-                log::debug!("{}: {key:?} is not cached again: {error}", self.schema());
+                log::debug!("{}: row {} is not cached again: {error}", self.schema(), key.key());
                 return;
             }
         }
