@@ -41,12 +41,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         return Ok(output::finish_telling(ExitCode::SUCCESS, output::FAILED));
     };
     let failed = |error: &dyn Display| Failure::new(format_args!("{}: {error}", file.display()));
-    let old = match fs::read_to_string(file) {
+    let old = match fs::read(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        found => found.map_err(|error| failed(&error))?,
+        found => java_properties::decode(&found.map_err(|error| failed(&error))?),
     };
     let new = replaced(&old, user, &line).map_err(|error| failed(&error))?;
-    write_atomically(file, &new).map_err(|error| failed(&error))?;
+    // A link stays one.
+    let target = fs::canonicalize(file);
+    write_atomically(target.as_ref().unwrap_or(file), &new).map_err(|error| failed(&error))?;
     say!("{user} has a new password, which counts from the next login");
     Ok(output::finish(ExitCode::SUCCESS))
 }

@@ -16,16 +16,21 @@ pub fn parse(bytes: &[u8]) -> Result<BTreeMap<String, String>, ConfigError> {
         let text = format!("the file has more than {MAX_FILE_BYTES} bytes");
         return Err(ConfigError::startup(text));
     }
-    let text = match std::str::from_utf8(bytes) {
-        Ok(text) => text.to_owned(),
-        Err(_) => bytes.iter().map(|&byte| char::from(byte)).collect(),
-    };
+    let text = decode(bytes);
     let mut properties = BTreeMap::new();
     for (line, logical) in logical_lines(text.strip_prefix('\u{feff}').unwrap_or(&text)) {
         let (key, value) = split(&logical);
         properties.insert(unescape(key, line)?, unescape(value, line)?);
     }
     Ok(properties)
+}
+
+/// The text of a file.
+pub fn decode(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => bytes.iter().map(|&byte| char::from(byte)).collect(),
+    }
 }
 
 /// Lines with their continuations joined, without comments and blank lines, each with its number.

@@ -249,7 +249,9 @@ fn a_reload_gives_connections_the_rights_of_the_changed_file() {
     fs::write(directory.path().join("access"), format!("{KEYSPACE}.<ro>=jsmith\n")).unwrap();
     client.insert("key", path, b"value", 2).unwrap();
     let reload = nodetool(admin_address(directory.path()), &["reload"]);
-    assert_eq!(reload.stdout, b"changed: KeyspaceRights: false -> true\n", "{reload:?}");
+    let changed = "changed: KeyspaceRights: false -> true\n\
+                   changed: the file of access.properties, as it is now\n";
+    assert_eq!(String::from_utf8_lossy(&reload.stdout), changed);
     let refused = format!("User jsmith may only read keyspace {KEYSPACE}");
     assert_declared(client.insert("key", path, b"value", 3), INVALID_REQUEST, &refused);
     let log = server.log();
@@ -257,16 +259,47 @@ fn a_reload_gives_connections_the_rights_of_the_changed_file() {
         assert!(log.contains(&format!("alexandra::audit] {line}")), "{log}");
     }
     assert!(log.contains("alexandra::audit] POST /api/v1/reload of 127.0.0.1: 200 OK"), "{log}");
-    assert_eq!(client.get_slice("key", STANDARD, calls::first(1, false)).unwrap().len(), 1);
+    let has_row = |client: &mut Client| {
+        client.get_slice("key", STANDARD, calls::first(1, false)).unwrap().len() == 1
+    };
+    assert!(has_row(&mut client));
+    // Rights that cannot be read leave those that are there.
+    fs::rename(directory.path().join("access"), directory.path().join("away")).unwrap();
+    let reload = nodetool(admin_address(directory.path()), &["reload"]);
+    let why = String::from_utf8_lossy(&reload.stderr);
+    let refused = "nothing has changed: Authenticator: every login would be refused: cannot read ";
+    assert!(!reload.status.success() && why.contains(refused), "{why}");
+    assert!(has_row(&mut client));
+    let login = client.login(KEYSPACE, &credentials("jsmith", "havebadpass")).unwrap_err();
+    let (login, path) = (format!("{login:?}"), directory.path().display().to_string());
+    assert!(!login.contains(&path), "{login}");
+}
+
+#[test]
+fn each_user_of_an_address_is_logged() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path(), None, "one=1\ntwo=2\n");
+    fs::write(directory.path().join("access"), format!("{KEYSPACE}=one,two\n")).unwrap();
+    let mut client = Client::connect(server.thrift_address());
+    for (user, password) in [("one", "1"), ("two", "2"), ("one", "1")] {
+        client.login(KEYSPACE, &credentials(user, password)).unwrap();
+    }
+    let log = server.log();
+    let logins: Vec<_> = log.lines().filter_map(|it| it.split_once("] login of ")).collect();
+    let logins: Vec<_> = logins.into_iter().map(|(_, login)| login).collect();
+    assert_eq!(logins, ["one from 127.0.0.1", "two from 127.0.0.1"]);
 }
 
 #[test]
 fn a_password_that_the_command_has_set_is_kept_as_a_hash() {
     let directory = tempfile::tempdir().unwrap();
     let server = start(directory.path(), None, PLAIN);
-    let file = directory.path().join("passwd");
+    let (file, link) = (directory.path().join("passwd"), directory.path().join("link"));
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    // In the encoding of Java.
+    fs::write(&file, [PLAIN.as_bytes(), b"Jos\xe9=secret\n"].concat()).unwrap();
     let mut command = Command::new(program());
-    command.args(["passwd", "--file"]).arg(&file).arg("Elvis Presley");
+    command.args(["passwd", "--file"]).arg(&link).arg("Elvis Presley");
     let mut running = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     running.stdin.take().unwrap().write_all(b"all shook up\n").unwrap();
     let output = running.wait_with_output().unwrap();
@@ -277,6 +310,7 @@ fn a_password_that_the_command_has_set_is_kept_as_a_hash() {
     client.login(KEYSPACE, &credentials("Elvis Presley", "graceland4ever")).unwrap_err();
     client.login(KEYSPACE, &credentials("Elvis Presley", "all shook up")).unwrap();
     client.login(KEYSPACE, &credentials("jsmith", "havebadpass")).unwrap();
+    assert!(passwords.ends_with("\nJos\u{e9}=secret\n"), "{passwords}");
 }
 
 #[test]
