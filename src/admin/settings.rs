@@ -44,6 +44,10 @@ pub(super) struct NewLevels {
 pub(super) async fn set_log_levels(
     Change(NewLevels { levels }): Change<NewLevels>,
 ) -> Answer<LogLevels> {
+    // The log tells them, on one line.
+    if levels.as_deref().is_some_and(|levels| levels.contains(char::is_control)) {
+        return Err(AdminError::bad_request("levels have no control characters"));
+    }
     log_levels::set(levels.as_deref()).map_err(AdminError::bad_request)?;
     Ok(Json(present_levels()))
 }

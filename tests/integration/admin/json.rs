@@ -60,6 +60,7 @@ const REFUSED: &[&[&str]] = &[
     &["stop", "77"],
     &["stop", "--repair"],
     &["cfstats", "Nowhere"],
+    &["setlogginglevel", "info\nERROR forged"],
 ];
 
 /// The names in the list that `--help` prints.
