@@ -210,7 +210,12 @@ impl Core {
 
     /// The column families that exist, by number.
     pub fn families(&self) -> impl Iterator<Item = &Arc<ColumnFamily>> {
-        self.families.iter().map(|(_, family)| family).filter(|family| !family.is_dropped())
+        self.families_since_start().filter(|family| !family.is_dropped())
+    }
+
+    /// The same with those that were dropped, whose work has been done.
+    pub fn families_since_start(&self) -> impl Iterator<Item = &Arc<ColumnFamily>> {
+        self.families.iter().map(|(_, family)| family)
     }
 
     /// Calls back, on a thread that must not be kept, when everything up to the position is

@@ -3,6 +3,7 @@
 use super::Node;
 use crate::server::calls::{KEYSPACE, STANDARD, plain_families};
 use serde_json::{Value, json};
+use std::fs;
 
 /// The figures of a pool of 0.6.
 fn pool(node: &Node, name: &str) -> Value {
@@ -29,6 +30,13 @@ fn what_was_done_is_counted_under_the_names_of_0_6() {
         "pool": "MEMTABLE-POST-FLUSHER", "active": 0, "pending": 0, "completed": flushed + 1
     });
     assert_eq!(pool(&node, "MEMTABLE-POST-FLUSHER"), after);
+
+    // What was done for a column family stays so when that is dropped.
+    let file = node.directory.path().join("storage-conf.xml");
+    let configured = fs::read_to_string(&file).unwrap();
+    fs::write(&file, configured.replace("<ColumnFamily Name=\"Standard1\" />", "")).unwrap();
+    assert!(node.told(&["reload"]).contains("removed, with a snapshot"));
+    assert!(completed("ROW-MUTATION-STAGE") >= written + 100);
 
     let text = node.told(&["tpstats"]);
     let lines: Vec<&str> = text.lines().collect();
