@@ -89,8 +89,10 @@ impl Run {
     fn work(&self, number: usize, barrier: &Barrier, ended: &Sender<()>) {
         let mut rng = Rng::with_seed(self.calls.workload.access.seed.wrapping_add(number as u64));
         let mut connection = Connection::new(&self.nodes, &self.calls.place, number);
-        // A failure comes again with the first operation.
-        let _ = connection.client();
+        // The first operation goes to the next node.
+        if let Err(trouble) = connection.client() {
+            self.tallies[number].lock().fail(trouble, 1);
+        }
         barrier.wait();
         while let Some(turn) = self.schedule.next(&self.clock) {
             let operation = self.calls.workload.operation(turn.number, &mut rng);

@@ -105,6 +105,7 @@ impl World {
             "A" => self.address(0),
             "B" => self.address(1),
             "A,B" => format!("{},{}", self.address(0), self.address(1)),
+            "A,GONE" => format!("{},127.0.0.9:1", self.address(0)),
             "PORT" => self.servers[0].1.thrift_address().port().to_string(),
             other => other.to_owned(),
         });
