@@ -76,25 +76,12 @@ impl<'a> Loader<'a> {
     /// that is built in: a single node on loopback with sample keyspaces and its files below
     /// `./data`.
     pub fn load(&self, path: Option<&Path>) -> Result<Loaded, ConfigErrors> {
-        let Some(path) = path else {
-            let mut loaded = self.parse(EMBEDDED, "storage-conf.xml (embedded)")?;
-            if let Some(cql) = &mut loaded.settings.cql {
-                cql.port_is_required = false;
-            }
-            return Ok(loaded);
-        };
-        let path = if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() };
-        let origin = path.display().to_string();
-        let bytes = xml::read_bounded(&path).map_err(|error| {
-            ConfigError::startup(match error.kind() {
-                io::ErrorKind::NotFound => format!(
-                    "{origin}: Cannot locate storage-conf.xml via storage-config system property \
-                     or classpath lookup."
-                ),
-                _ => format!("{origin}: {error}"),
-            })
-        })?;
-        self.parse(&xml::decode(&bytes, &origin)?, &origin)
+        let (text, origin) = read(path)?;
+        let mut loaded = self.parse(&text, &origin)?;
+        if let (None, Some(cql)) = (path, &mut loaded.settings.cql) {
+            cql.port_is_required = false;
+        }
+        Ok(loaded)
     }
 
     /// Reads a text; `origin` names it in messages.
@@ -235,6 +222,25 @@ impl<'a> Loader<'a> {
         doc.show("Seeds", joined(&seeds, ""));
         seeds
     }
+}
+
+/// The text of a configuration, its secrets included, and where it is from.
+pub fn read(path: Option<&Path>) -> Result<(String, String), ConfigError> {
+    let Some(path) = path else {
+        return Ok((EMBEDDED.to_owned(), "storage-conf.xml (embedded)".to_owned()));
+    };
+    let path = if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() };
+    let origin = path.display().to_string();
+    let bytes = xml::read_bounded(&path).map_err(|error| {
+        ConfigError::startup(match error.kind() {
+            io::ErrorKind::NotFound => format!(
+                "{origin}: Cannot locate storage-conf.xml via storage-config system property or \
+                 classpath lookup."
+            ),
+            _ => format!("{origin}: {error}"),
+        })
+    })?;
+    Ok((xml::decode(&bytes, &origin)?, origin))
 }
 
 /// The text without the content of elements that may hold secrets: `AdminToken`, and misspelt ones

@@ -32,7 +32,7 @@ mod tests;
 pub use describe::{describe, family_text};
 pub use document::Source;
 pub use error::{ConfigError, ConfigErrors, FailureClass, Note, NoteLevel};
-pub use load::{FILE_NAME, Loaded, Loader};
+pub use load::{FILE_NAME, Loaded, Loader, read};
 pub use placements::Placements;
 pub use properties::Properties;
 pub use reload::{Difference, Overlay};

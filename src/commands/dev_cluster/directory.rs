@@ -2,9 +2,9 @@
 
 use crate::commands::output::Failure;
 use crate::config::FILE_NAME;
-use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The directory with those of all nodes. A temporary one is removed when this is
@@ -49,7 +49,13 @@ impl Directory {
 /// Writes the configuration of a node into its directory.
 pub(super) fn write_configuration(node: &Path, text: &str) -> Result<(), Failure> {
     let file = node.join(FILE_NAME);
-    let written = fs::create_dir_all(node).and_then(|()| fs::write(&file, text));
+    let write = |()| {
+        // It may have a token.
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).mode(0o600).open(&file);
+        file?.write_all(text.as_bytes())
+    };
+    let written = fs::create_dir_all(node).and_then(write);
     written.map_err(|source| unusable(&file, &source))
 }
 

@@ -10,13 +10,14 @@ use super::offline::load_settings;
 use super::output::{self, Failure};
 use crate::base::machine;
 use crate::config::xml::Element;
+use crate::config::{self, ConfigError};
 use configuration::{Layout, Places, name};
 use directory::{Directory, write_configuration};
 use processes::{Happening, Process};
 use running::{Cluster, POLLS};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
@@ -78,7 +79,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         memory_megabytes: ((machine::memory_bytes() >> 20) / 4 / nodes as u64).max(LEAST_MEGABYTES),
     };
     check_addresses(&layout)?;
-    let document = Element::parse(&settings.text, &settings.origin).map_err(|error| {
+    let document = document(arguments.config.as_deref()).map_err(|error| {
         Failure::new(format_args!("the configuration cannot be rewritten: {error}"))
     })?;
     for number in 0..nodes {
@@ -97,6 +98,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let (polls_left, is_temporary) = (Some(POLLS), directory.is_temporary);
     let cluster = Cluster { layout, processes, happenings, is_temporary, starting, polls_left };
     Ok(output::finish(cluster.run()))
+}
+
+/// The configuration with its token, which settings do not have in their text.
+fn document(path: Option<&Path>) -> Result<Element, ConfigError> {
+    let (text, origin) = config::read(path)?;
+    Element::parse(text.trim_start_matches('\u{feff}'), &origin)
 }
 
 /// Whether all nodes will find their addresses and ports, which is more easily said before they
@@ -151,4 +158,20 @@ fn listen_for_signals(happenings: &Sender<Happening>) -> Result<(), Failure> {
     }
     thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::FILE_NAME;
+
+    #[test]
+    fn nodes_have_the_token_of_the_configuration() {
+        let directory = tempfile::tempdir().unwrap();
+        let text = "\u{feff}<Storage><AdminToken>secret</AdminToken></Storage>";
+        std::fs::write(directory.path().join(FILE_NAME), text).unwrap();
+        let document = document(Some(directory.path())).unwrap();
+        assert_eq!(document.children_named("AdminToken").next().unwrap().text, "secret");
+        assert_eq!(document.children.len(), 1);
+    }
 }
