@@ -69,6 +69,11 @@ fn effect(cell: &'static str) -> Effect {
     }
 }
 
+/// Whether an element of this name means something in some place.
+pub(super) fn is_name(name: &str) -> bool {
+    name == "Storage" || ROWS.iter().any(|row| row.path.rsplit('/').next() == Some(name))
+}
+
 /// The row of an element that is a setting.
 pub(super) fn row(path: &str) -> &'static Row {
     ROWS.iter().find(|row| row.path == path).expect("an element that is read has a row")

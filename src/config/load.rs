@@ -244,12 +244,16 @@ pub fn read(path: Option<&Path>) -> Result<(String, String), ConfigError> {
 }
 
 /// The text without the content of elements that may hold secrets: `AdminToken`, and misspelt ones
-/// like it. Those in comments count as well.
+/// like it or like nothing. Those in comments count as well.
 fn without_secrets(text: &str) -> String {
     let is_secret = |name: &str| {
         let name = name.to_ascii_lowercase();
         ["token", "password", "secret"].iter().any(|it| name.contains(it))
             && !["initialtoken", "admintokenrequired"].contains(&&*name)
+    };
+    // Without a name it is an end or a comment, and without an end a word in one.
+    let is_unknown = |name: &str, rest: &str| {
+        !name.is_empty() && !elements::is_name(name) && rest.contains(&format!("</{name}>"))
     };
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -257,7 +261,7 @@ fn without_secrets(text: &str) -> String {
         let (name, after) = tag.split_at(tag.find(|c: char| !c.is_alphanumeric()).unwrap_or(0));
         shown.extend([before, "<", name]);
         rest = after;
-        if is_secret(name) {
+        if is_secret(name) || is_unknown(name, after) {
             let (tag, content) = rest.split_at(rest.find('>').map_or(rest.len(), |end| end + 1));
             shown.push_str(tag);
             let end = content.find(&format!("</{name}")).or_else(|| content.find('<'));

@@ -19,6 +19,7 @@ fn parse(text: &str) -> Result<Loaded, ConfigErrors> {
 fn the_token_is_never_shown() {
     let elements = "<AdminToken>s3cret</AdminToken><admintoken>s3cret</admintoken>\
                     <!-- <AdminToken>s3cret</AdminToken> <MyPassword>s3cret</MyPassword> -->\
+                    <AdminTokn>s3cret</AdminTokn><Tokn>s3cret</Tokn>\
                     </Storage>";
     let text = OF_06.replace("</Storage>", elements);
     let loaded = parse(&text).unwrap();
