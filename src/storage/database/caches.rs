@@ -127,7 +127,7 @@ impl Core {
                 Ok(()) => read += 1,
                 // A read of the row will fail as well.
                 Err(error) => {
-                    log::debug!("{}: row {} is not cached: {error}", family.schema(), key.key())
+                    log::debug!("{}: row {} is not cached: {error}", family.schema(), key.key());
                 }
             }
         }
