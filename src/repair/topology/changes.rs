@@ -7,7 +7,7 @@ use crate::repair::error::{OperationError, Result, fail};
 use crate::repair::host::Announced;
 use crate::repair::operation::OperationRun;
 use crate::repair::operations::Operations;
-use crate::ring::{Token, TokenMetadata};
+use crate::ring::{ReplicationStrategy, Token, TokenMetadata};
 use crate::storage::system::local_placement::SavedPlace;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +40,7 @@ impl Operations {
         // Before others give way to it.
         let host = self.node.host()?;
         self.check_receivers(&receivers, &host.look())?;
+        let keyspaces = self.replication();
         let prepared = async {
             let announced = self.tell(&announcement).await?;
             let audience = self.be_heard(announced).await?;
@@ -49,6 +50,11 @@ impl Operations {
                 _ => None,
             };
             self.outlast(gone, insists).await?;
+            self.service.catch_up().await?;
+            if self.replication() != keyspaces {
+                // Some of its rows may have been written before all knew of this change.
+                return fail("a keyspace was created, altered or dropped meanwhile: do it again");
+            }
             if host.look().members.ring != *before {
                 return Err(OperationError::RingChanged);
             }
@@ -79,6 +85,14 @@ impl Operations {
             }
         }
         prepared
+    }
+
+    /// The keyspaces, with the choice and number of their replicas.
+    fn replication(&self) -> Vec<(String, ReplicationStrategy, usize)> {
+        let all = self.node.placements.iter();
+        let shown =
+            all.map(|(name, it)| (name.to_owned(), it.strategy.clone(), it.replication_factor));
+        shown.collect()
     }
 
     /// Has nodes collect their data: again if a node wrote meanwhile that had forgotten or not
