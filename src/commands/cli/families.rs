@@ -125,9 +125,9 @@ impl Types {
 /// A column family that the session has met.
 #[derive(Debug)]
 struct Known {
-    /// What Thrift tells.
+    /// Comparators, as Thrift describes them.
     described: Types,
-    /// What the admin side told then.
+    /// Answer of the admin side at that time.
     told: Option<FamilyTypes>,
     assumed: Vec<(Part, Name)>,
 }

@@ -317,7 +317,7 @@ impl Client {
         let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         connected.map_err(|source| {
             let server = self.server();
-            // What TLS refuses has been reached.
+            // A server that TLS refuses was reached.
             let advice = match source.kind() {
                 io::ErrorKind::InvalidData => "",
                 _ => ". Is the server running, and are these its AdminAddress and AdminPort?",

@@ -44,7 +44,7 @@ type Change = (u8, u8, u8, i64);
 #[derive(Debug, Clone)]
 struct Case {
     family: FamilyId,
-    /// Events that each replica has heard of, and whether it takes full digests.
+    /// Events that each replica knows, and whether it takes full digests.
     replicas: Vec<(Vec<Change>, bool)>,
     needed: usize,
     slice: Slice,
