@@ -50,6 +50,9 @@ pub enum SchemaError {
     /// It does not go together with the configuration.
     #[error(transparent)]
     Conflict(#[from] SchemaConflict),
+    /// Tables of it would be left out of a restore.
+    #[error("the archive notes a schema that a later version of the server has written: use that")]
+    Unreadable,
 }
 
 /// Reads what was made over CQL, and adds it to the settings: their keyspaces are then all that the
@@ -81,7 +84,8 @@ pub fn read_for_restore(
 ) -> Result<Recalled, SchemaError> {
     let present = file::load(fs, &settings.directories.data)?;
     let mut saved = present.clone();
-    let later: Vec<Definitions> = noted.iter().filter_map(|it| register::decode(it)).collect();
+    let later: Option<Vec<Definitions>> = noted.iter().map(|it| register::decode(it)).collect();
+    let later = later.ok_or(SchemaError::Unreadable)?;
     for snapshot in snapshots {
         recall::recall(&mut saved, snapshot, &later, fs)?;
     }
