@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from faults import FAULTS
-from load import Load
+from load import Load, reaches_all
 from ring import (
     NODES, ROOT, DevCluster, Failed, Node, Ports, Prometheus, is_root, say, wait_for,
 )
@@ -128,6 +128,7 @@ def cause_faults(prometheus, nodes, chosen):
             say(f"not tried, for want of {', '.join(lacking) or 'root'}: {fault.text}")
             continue
         missing = set(fault.alerts)
+        wait_for("writes reach all nodes", lambda: reaches_all(nodes[0]))
 
         def all_have_fired():
             missing.difference_update(prometheus.firing())

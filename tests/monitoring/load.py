@@ -45,13 +45,22 @@ def insert_many(node, count, size, level=ONE, family="Standard1", first=0):
     return refused
 
 
+def reaches_all(node):
+    """Whether a node finds all replicas of a row alive, and has their acknowledgements."""
+    return not insert_many(node, 1, 100, ALL)
+
+
 def insert_at_once(node, threads, seconds, size=100):
-    """Writes rows of this size at level ALL, from several connections for some time."""
+    """Writes rows of this size at level ALL, from several connections for some time.
+
+    There are pauses in between: quick refusals, once a node seems dead, would be most requests.
+    """
     end = time.monotonic() + seconds
 
     def work():
         while time.monotonic() < end:
             insert_many(node, 1, size, ALL)
+            time.sleep(0.1)
 
     workers = [threading.Thread(target=work) for _ in range(threads)]
     for worker in workers:
