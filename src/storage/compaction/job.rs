@@ -35,7 +35,7 @@ pub enum CompactionError {
     #[error("the node is stopping")]
     Stopped,
     /// An operator has stopped it, or drops the column family.
-    #[error("an operator has stopped it")]
+    #[error("an operator has stopped it, or drops the column family")]
     Cancelled,
     /// No data directory has room for the result. Nothing was written.
     #[error("no data directory has room for the {needed} bytes that the result may take")]

@@ -10,16 +10,23 @@ use crate::storage::caches::rows::{CachedRow, LoadedRow};
 use crate::storage::caches::{CacheKind, FamilyCacheStats, KeyCache, RowCache};
 use crate::storage::error::ReadError;
 use crate::storage::memtable::{Memtable, MemtableRow};
+use crate::storage::options::FamilyOptions;
 use crate::storage::row::{Budget, FoundRow, RowReader};
 use crate::storage::sstable::{Access, Blocks, SsTable, filter};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Wanted sizes of the caches of a column family.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct CacheSizes {
-    pub(super) keys: CacheSize,
-    pub(super) rows: CacheSize,
+    keys: CacheSize,
+    rows: CacheSize,
+}
+
+impl From<&FamilyOptions> for CacheSizes {
+    fn from(options: &FamilyOptions) -> Self {
+        Self { keys: options.keys_cached, rows: options.rows_cached }
+    }
 }
 
 /// Effect of a change of the SSTables on cached rows.
@@ -41,9 +48,13 @@ impl ColumnFamily {
     pub fn set_cache_capacity(&self, keys: u64, rows: u64) {
         let size =
             |entries| if entries == 0 { CacheSize::Off } else { CacheSize::Entries(entries) };
+        self.set_cache_sizes(CacheSizes { keys: size(keys), rows: size(rows) });
+    }
+
+    pub(super) fn set_cache_sizes(&self, to: CacheSizes) {
         let mut sizes = self.cache_sizes.lock();
-        *sizes = CacheSizes { keys: size(keys), rows: size(rows) };
-        self.resize(*sizes);
+        *sizes = to;
+        self.resize(to);
     }
 
     /// Resizes caches for a share of all keys.

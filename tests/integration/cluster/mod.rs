@@ -13,6 +13,7 @@ mod generations;
 mod interrupted;
 pub(crate) mod nodes;
 mod operators;
+mod reloads;
 mod repair;
 mod ring;
 mod scans;
