@@ -70,7 +70,7 @@ impl From<ServiceError> for AdminError {
                 return Self::new(StatusCode::GATEWAY_TIMEOUT, text);
             }
             ServiceError::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
-            ServiceError::Unauthorized(_) => StatusCode::FORBIDDEN,
+            ServiceError::Refused(_) | ServiceError::Unauthorized(_) => StatusCode::FORBIDDEN,
             ServiceError::Internal(_) => {
                 log::error!("rows cannot be read: {error}");
                 return Self::failed("the rows cannot be read: the log of the node says why");

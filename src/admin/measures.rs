@@ -216,11 +216,14 @@ pub(super) const DISKS: [Measure<(u64, u64)>; 2] = [
 ];
 
 /// Of connections of clients.
-pub(super) const CLIENTS: [Measure<TrafficTotals>; 6] = [
+pub(super) const CLIENTS: [Measure<TrafficTotals>; 7] = [
     gauge("client_connections", "Open connections of clients", |c| c.open),
     count("client_connections_accepted", "Connections of clients", |c| c.connections),
     count("client_connections_refused", "Connections for which there was no room", |c| c.refused),
     count("client_connections_displaced", "Idle connections closed to make room", |c| c.displaced),
+    count("client_requests_refused", "Requests for which there was no memory", |c| {
+        c.refused_requests
+    }),
     count("client_received_bytes", "Bytes from clients", |c| c.received_bytes),
     count("client_sent_bytes", "Bytes to clients", |c| c.sent_bytes),
 ];

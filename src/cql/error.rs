@@ -327,6 +327,7 @@ impl From<ServiceError> for CqlError {
             ServiceError::TooLarge(why) => Self::invalid(why),
             ServiceError::NotFound => Self::invalid("There is nothing of this name"),
             ServiceError::Unauthenticated(why) => Self::new(ErrorKind::BadCredentials, why),
+            ServiceError::Refused(why) => Self::unauthorized(why),
             ServiceError::Unauthorized(why) => Self::unauthorized(why),
             ServiceError::Internal(why) => Self::server(why),
         }

@@ -417,7 +417,8 @@ impl<P: Protocol> Connection<P> {
 
     /// Answers a request for which there is no memory.
     fn refuse(&mut self, bytes: &[u8], ready: &mut Vec<u8>) -> Result<(), Close> {
-        let Shared { room, reporter, .. } = &*self.local.shared;
+        let Shared { room, reporter, traffic, .. } = &*self.local.shared;
+        traffic.refused_request();
         let (settings, megabytes) = (room.settings, room.memory.limit() >> 20);
         let why = format!(
             "the request takes more memory than is free: requests and answers have {megabytes} MB \

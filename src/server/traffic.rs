@@ -13,6 +13,7 @@ struct Counters {
     ended: AtomicU64,
     refused: AtomicU64,
     displaced: AtomicU64,
+    refused_requests: AtomicU64,
     received_bytes: AtomicU64,
     sent_bytes: AtomicU64,
 }
@@ -28,6 +29,8 @@ pub struct TrafficTotals {
     pub refused: u64,
     /// Idle connections that made room for others.
     pub displaced: u64,
+    /// Requests for which there was no memory.
+    pub refused_requests: u64,
     /// Bytes from clients.
     pub received_bytes: u64,
     /// Bytes to clients.
@@ -46,6 +49,7 @@ impl Traffic {
             open: connections.saturating_sub(ended),
             refused: counters.sum(|it| &it.refused),
             displaced: counters.sum(|it| &it.displaced),
+            refused_requests: counters.sum(|it| &it.refused_requests),
             received_bytes: counters.sum(|it| &it.received_bytes),
             sent_bytes: counters.sum(|it| &it.sent_bytes),
         }
@@ -63,6 +67,10 @@ impl Traffic {
 
     pub(super) fn displaced(&self) {
         self.0.own().displaced.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn refused_request(&self) {
+        self.0.own().refused_requests.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn received(&self, bytes: usize) {

@@ -11,6 +11,9 @@ pub enum ServiceError {
     /// The request makes no sense: in the words of 0.6, where it has any.
     #[error("invalid request: {0}")]
     Invalid(Cow<'static, str>),
+    /// The client may not do this: refused in the words of 0.6, as an invalid request.
+    #[error("refused: {0}")]
+    Refused(Cow<'static, str>),
     /// The answer takes more memory than it may, or than is free: ask for less.
     #[error("too large: {0}")]
     TooLarge(String),
@@ -43,7 +46,7 @@ impl ServiceError {
     /// The text for the client or the log, or nothing.
     pub fn text(&self) -> &str {
         match self {
-            Self::Invalid(why) => why,
+            Self::Invalid(why) | Self::Refused(why) => why,
             Self::TooLarge(why)
             | Self::Unauthenticated(why)
             | Self::Unauthorized(why)

@@ -147,7 +147,7 @@ impl Service {
         }
         let client = session.client;
         self.refusals.warn((client, String::new()), format_args!("{client} is refused: no login"));
-        Err(ServiceError::invalid(LOGIN_REQUIRED))
+        Err(ServiceError::Refused(LOGIN_REQUIRED.into()))
     }
 
     /// Requests that took long.
@@ -170,7 +170,8 @@ impl Service {
         self.check_login(session)?;
         match &*self.options.authenticator {
             Authenticator::Simple(simple) if simple.checks_calls => {
-                self.check_grants(session, keyspace, access).map_err(ServiceError::invalid)
+                let refused = |why: String| ServiceError::Refused(why.into());
+                self.check_grants(session, keyspace, access).map_err(refused)
             }
             _ => Ok(()),
         }

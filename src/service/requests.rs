@@ -50,7 +50,9 @@ impl From<&ServiceError> for Failure {
             ServiceError::NotFound => Self::NotFound,
             ServiceError::Unavailable => Self::Unavailable,
             ServiceError::TimedOut => Self::TimedOut,
-            ServiceError::Unauthenticated(_) | ServiceError::Unauthorized(_) => Self::Denied,
+            ServiceError::Refused(_)
+            | ServiceError::Unauthenticated(_)
+            | ServiceError::Unauthorized(_) => Self::Denied,
             ServiceError::Internal(_) => Self::Internal,
         }
     }

@@ -60,7 +60,9 @@ const PROTOCOL_ERROR: i32 = 7;
 /// The exception for a failure, and its text; `None` for an internal one.
 fn exception_of(failure: &ServiceError) -> Option<(Exception, Option<&str>)> {
     let exception = match failure {
-        ServiceError::Invalid(_) | ServiceError::TooLarge(_) => Exception::InvalidRequest,
+        ServiceError::Invalid(_) | ServiceError::Refused(_) | ServiceError::TooLarge(_) => {
+            Exception::InvalidRequest
+        }
         ServiceError::NotFound => return Some((Exception::NotFound, None)),
         ServiceError::Unavailable => return Some((Exception::Unavailable, None)),
         ServiceError::TimedOut => return Some((Exception::TimedOut, None)),

@@ -1,6 +1,6 @@
 //! CQL on a built server: its port, its logins, and clients that mistake the port.
 
-use crate::admin::{admin_address, nodetool};
+use crate::admin::{admin_address, exchange, nodetool};
 use crate::server::{Options, Server, configure, free_ports, refused, serve};
 use alexandra::base::clock::{Clock, SystemClock};
 use std::fs;
@@ -25,6 +25,7 @@ const PREPARE: u8 = 0x09;
 const EXECUTE: u8 = 0x0A;
 pub(crate) const REGISTER: u8 = 0x0B;
 pub(crate) const EVENT: u8 = 0x0C;
+const BATCH: u8 = 0x0D;
 const AUTH_RESPONSE: u8 = 0x0F;
 const AUTH_SUCCESS: u8 = 0x10;
 
@@ -158,7 +159,8 @@ fn users_log_in_with_their_password_alone_and_use_what_is_theirs() {
     let authenticator = "org.apache.cassandra.auth.SimpleAuthenticator";
     let thrift = configure(directory.path(), &options.with("Authenticator", authenticator));
     let mut command = serve(directory.path());
-    for (name, text) in [("passwd", "jsmith=havebadpass\n"), ("access", "BloggyAppy=jsmith\n")] {
+    let access = "BloggyAppy=jsmith\nmine=jsmith\n";
+    for (name, text) in [("passwd", "jsmith=havebadpass\n"), ("access", access)] {
         let file = directory.path().join(name);
         fs::write(&file, text).unwrap();
         command.arg(format!("-D{name}.properties={}", file.display()));
@@ -172,17 +174,16 @@ fn users_log_in_with_their_password_alone_and_use_what_is_theirs() {
     let welcome = client.ask(AUTH_RESPONSE, b"\0\0\0\x13\0jsmith\0havebadpass");
     assert_eq!(welcome.opcode, AUTH_SUCCESS, "{welcome:?}");
 
-    let mut refusal = |statement: &str| {
-        let answer = client.try_query(statement);
-        if answer.opcode == ERROR { answer.text() } else { String::new() }
-    };
+    let refused =
+        |answer: Answer| if answer.opcode == ERROR { answer.text() } else { String::new() };
+    let mut refusal = |statement: &str| refused(client.try_query(statement));
     let insert =
         "INSERT INTO \"BloggyAppy\".\"Authors\" (key, column1, value) VALUES ('ann', 0x61, 0x62)";
     assert_eq!(refusal(insert), "");
-    let other = refusal(
-        "CREATE KEYSPACE other WITH replication = {'class': 'SimpleStrategy', \
-         'replication_factor': 1}",
-    );
+    let replication = "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+    assert_eq!(refusal(&format!("CREATE KEYSPACE mine {replication}")), "");
+    assert_eq!(refusal("CREATE TABLE mine.t (k int PRIMARY KEY)"), "");
+    let other = refusal(&format!("CREATE KEYSPACE other {replication}"));
     assert!(other.contains("User jsmith could not be authorized to use keyspace other"), "{other}");
     fs::write(directory.path().join("access"), "BloggyAppy.<ro>=jsmith\n").unwrap();
     assert_eq!(refusal(insert), "", "a login keeps its rights");
@@ -190,6 +191,40 @@ fn users_log_in_with_their_password_alone_and_use_what_is_theirs() {
     assert!(reload.status.success(), "{reload:?}");
     assert!(refusal(insert).contains("User jsmith may only read keyspace BloggyAppy"));
     assert_eq!(refusal("SELECT * FROM \"BloggyAppy\".\"Authors\""), "");
+    let reads_only = [
+        "DELETE FROM \"Authors\" WHERE key = 'ann'",
+        "BEGIN BATCH DELETE FROM \"Authors\" WHERE key = 'ann' APPLY BATCH",
+        "TRUNCATE \"Authors\"",
+        "CREATE TABLE t (k int PRIMARY KEY)",
+        "DROP TABLE \"Authors\"",
+    ];
+    let foreign = [
+        "SELECT * FROM mine.t",
+        "INSERT INTO mine.t (k) VALUES (1)",
+        "ALTER TABLE mine.t ADD v int",
+        "CREATE TYPE mine.pair (a int, b int)",
+        &format!("ALTER KEYSPACE mine {replication}"),
+        "DROP KEYSPACE mine",
+    ];
+    assert_eq!(refusal("USE \"BloggyAppy\""), "");
+    for (why, statements) in [
+        ("User jsmith may only read keyspace BloggyAppy", &reads_only[..]),
+        ("User jsmith could not be authorized to use keyspace mine", &foreign),
+    ] {
+        for statement in statements {
+            let told = refusal(statement);
+            assert!(told.contains(why), "{statement}: {told:?}");
+        }
+    }
+    let insert = [&(insert.len() as u32).to_be_bytes(), insert.as_bytes()].concat();
+    let batch = [&b"\0\0\x01\0"[..], &insert, b"\0\0\0\x05\0"].concat();
+    assert!(refused(client.ask(BATCH, &batch)).contains("may only read"));
+
+    let admin = admin_address(directory.path());
+    let (_, metrics) = exchange(admin, "GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n");
+    let labels = r#"protocol="cql",call="select",level="ALL",kind="denied""#;
+    let denied = format!("alexandra_request_failures_total{{{labels}}} 1\n");
+    assert!(metrics.contains(&denied), "{metrics}");
 }
 
 /// A server with an empty keyspace `k`, and a connection to it.

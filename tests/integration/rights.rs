@@ -1,6 +1,6 @@
 //! Every call, made by whoever may and whoever may not make it.
 
-use crate::admin::Node;
+use crate::admin::{Node, admin_address, exchange};
 use crate::server::calls::{KEYSPACE, Path, STANDARD, first, plain_families};
 use crate::server::client::{CallError, Client, Value};
 use crate::server::{Server, configure, serve};
@@ -129,6 +129,16 @@ fn every_call_needs_its_right() {
                 other => panic!("{name} by {user}: {other:?}"),
             }
         }
+    }
+    let admin = admin_address(directory.path());
+    let (_, metrics) = exchange(admin, "GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n");
+    for (call, level, times) in
+        [("insert", "ONE", 3), ("get", "ONE", 2), ("describe_splits", "", 1)]
+    {
+        let labels = format!("protocol=\"thrift\",call=\"{call}\",level=\"{level}\"");
+        let denied =
+            format!("alexandra_request_failures_total{{{labels},kind=\"denied\"}} {times}\n");
+        assert!(metrics.contains(&denied), "{denied} is not in {metrics}");
     }
 }
 

@@ -48,10 +48,11 @@ pub struct Calls {
 impl Calls {
     /// Calls that a service serves, answered as clients of this generation expect.
     pub fn new(service: Arc<Service>, version: Release) -> Self {
+        let levels = ConsistencyLevel::SCHEMA.values.iter().map(|(name, _)| *name);
         let requests = service.requests(ProtocolNames {
             protocol: "thrift",
             calls: METHODS.iter().map(|method| method.name).collect(),
-            levels: ConsistencyLevel::SCHEMA.values.iter().map(|(name, _)| *name).collect(),
+            levels: levels.chain([""]).collect(),
         });
         Self { service, version, requests }
     }
@@ -71,7 +72,7 @@ impl<R: WireType, E: Encode<R>> Encode<R> for Held<E> {
 
 /// The methods with the functions that answer them. Reads, writes, and others for users need a
 /// login where logins are needed, and reads and writes the right to do so in their keyspace; a read
-/// ends when the time for a request is over. Open ones cannot fail. Reads and writes are counted.
+/// ends when the time for a request is over. Open ones cannot fail.
 macro_rules! methods {
     ($($kind:ident $method:ident($args:ident) -> $result:ty = $function:expr;)*) => { $(
         async fn $method(
@@ -109,17 +110,24 @@ macro_rules! answer {
         let answer = pin!($answer);
         request.end(answer.await, $session.client(), || $args.subject())
     }};
-    (user $method:ident $calls:ident $session:ident $args:ident $function:expr) => {{
-        $calls.service.check_login($session)?;
-        ($function)($calls, $args).await
-    }};
-    (open $method:ident $calls:ident $session:ident $args:ident $function:expr) => {{
+    (user $method:ident $calls:ident $session:ident $args:ident $function:expr) => {
+        answer!(told $method $calls $session async {
+            $calls.service.check_login($session)?;
+            ($function)($calls, $args).await
+        })
+    };
+    (open $method:ident $calls:ident $session:ident $args:ident $function:expr) => {
+        answer!(checked $method $calls $session $args |calls, args| {
+            Ok::<_, ServiceError>(($function)(calls, args))
+        })
+    };
+    (checked $method:ident $calls:ident $session:ident $args:ident $function:expr) => {
+        answer!(told $method $calls $session async { ($function)($calls, $args) })
+    };
+    (told $method:ident $calls:ident $session:ident $answer:expr) => {{
         let _ = $session;
-        Ok(($function)($calls, $args))
-    }};
-    (checked $method:ident $calls:ident $session:ident $args:ident $function:expr) => {{
-        let _ = $session;
-        ($function)($calls, $args)
+        let request = $calls.requests.begin(Call::$method as usize, None);
+        request.count($answer.await)
     }};
 }
 
@@ -134,7 +142,8 @@ impl Cassandra for Calls {
         let LoginArgs { keyspace, auth_request } = args;
         let credentials = auth_request.credentials.iter();
         let credentials = credentials.map(|(key, value)| (key.to_string(), value.to_string()));
-        self.service.login(session, keyspace, credentials.collect()).await
+        let login = self.service.login(session, keyspace, credentials.collect());
+        answer!(told login self session login)
     }
 
     methods! {
