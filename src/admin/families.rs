@@ -18,7 +18,7 @@ use crate::model::types::Native;
 use crate::storage::caches::{CacheStats, FamilyCacheStats};
 use crate::storage::compaction;
 use crate::storage::family::{ColumnFamily, FamilyStatistics, Operation};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 /// Looks that are kept. The recent operations are those since the oldest of them.
 const LOOKS: usize = 2;
@@ -30,10 +30,10 @@ pub struct Recent(Mutex<rank::State, VecDeque<Look>>);
 /// The counters at one moment.
 #[derive(Debug)]
 struct Look {
-    /// Of all column families, by their numbers.
-    families: Vec<FamilyStatistics>,
-    /// Times of their operations, the same way.
-    histograms: Vec<Histograms>,
+    /// Of all column families.
+    families: HashMap<FamilyId, FamilyStatistics>,
+    /// Times of their operations.
+    histograms: HashMap<FamilyId, Histograms>,
     /// Of the block cache.
     blocks: CacheStats,
 }
@@ -59,7 +59,7 @@ impl Recent {
     }
 
     fn earlier(&self, family: FamilyId) -> Option<FamilyStatistics> {
-        self.oldest(|look| look.families.get(family.0 as usize).cloned())
+        self.oldest(|look| look.families.get(&family).cloned())
     }
 
     /// The block cache at the oldest look.
@@ -73,8 +73,8 @@ impl AdminContext {
     pub(super) fn remember(&self) {
         let stores = || self.storage.families();
         self.recent.remember(Look {
-            families: stores().map(|store| store.statistics()).collect(),
-            histograms: stores().map(|store| histograms(store)).collect(),
+            families: stores().map(|store| (store.id(), store.statistics())).collect(),
+            histograms: stores().map(|store| (store.id(), histograms(store))).collect(),
             blocks: self.storage.block_cache_stats(),
         });
     }
@@ -137,7 +137,7 @@ impl AdminContext {
     fn latencies_of(&self, id: FamilyId) -> LatencyReport {
         let family = self.storage.schema().family(id);
         let [reads, range_reads, writes] = histograms(self.storage.family(id));
-        let earlier = self.recent.oldest(|look| look.histograms.get(id.0 as usize).cloned());
+        let earlier = self.recent.oldest(|look| look.histograms.get(&id).cloned());
         let earlier = earlier.unwrap_or_default();
         let of = |now: &Histogram, earlier: &Histogram| LatencyHistogram {
             all: now.buckets().to_vec(),
@@ -215,8 +215,11 @@ mod tests {
     use crate::storage::caches::FamilyCacheStats;
     use crate::storage::family::RowSizes;
 
-    fn families(reads: u64) -> Vec<FamilyStatistics> {
-        vec![FamilyStatistics {
+    /// The column family that stands second when the first has been dropped.
+    const FAMILY: FamilyId = FamilyId(1);
+
+    fn families(reads: u64) -> HashMap<FamilyId, FamilyStatistics> {
+        let statistics = FamilyStatistics {
             sstables: 0,
             live_bytes: 0,
             total_bytes: 0,
@@ -231,21 +234,22 @@ mod tests {
             caches: FamilyCacheStats::default(),
             rows: RowSizes::default(),
             failure: None,
-        }]
+        };
+        HashMap::from([(FAMILY, statistics)])
     }
 
     #[test]
     fn recent_is_since_the_oldest_look_that_is_kept() {
         let recent = Recent::default();
-        let earlier = || recent.earlier(FamilyId(0)).map(|look| look.reads.count);
+        let earlier = || recent.earlier(FAMILY).map(|look| look.reads.count);
         assert_eq!(earlier(), None);
         let expected = [(0, Some(0)), (10, Some(0)), (30, Some(10)), (70, Some(30))];
         for (reads, oldest) in expected {
             let blocks = CacheStats { hits: reads, ..CacheStats::default() };
-            recent.remember(Look { families: families(reads), histograms: Vec::new(), blocks });
+            recent.remember(Look { families: families(reads), histograms: HashMap::new(), blocks });
             assert_eq!(earlier(), oldest);
             assert_eq!(Some(recent.earlier_blocks().hits), oldest);
         }
-        assert_eq!(recent.earlier(FamilyId(1)), None);
+        assert_eq!(recent.earlier(FamilyId(0)), None);
     }
 }

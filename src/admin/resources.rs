@@ -129,7 +129,8 @@ fn operation<T: DeserializeOwned + Send + 'static>(
 pub(super) fn resources() -> Vec<Resource> {
     vec![
         look("/api/v1/info", AdminContext::info),
-        of_node(row(GET, "/api/v1/health", health)),
+        // What it says is in /api/v1/info, too.
+        row(GET, "/api/v1/health", health),
         look_at_families("/api/v1/cfstats", AdminContext::keyspaces),
         look_at_families("/api/v1/schema", AdminContext::types),
         row(GET, ROWS, rows),
@@ -622,8 +623,13 @@ async fn read_rack_file(
 async fn prometheus(State(it): State<Admin>, headers: HeaderMap) -> Result<Response, AdminError> {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let format = Format::preferred(accept.unwrap_or_default());
-    let text = metrics::render(it.context, format)
-        .map_err(|_| AdminError::failed("the metrics cannot be written"))?;
+    // Of a thousand column families it is megabytes, for which other requests need not wait. There
+    // are no more of them at a time than connections.
+    let rendering = tokio::task::spawn_blocking(move || {
+        metrics::render(it.context, format)
+            .map_err(|_| AdminError::failed("the metrics cannot be written"))
+    });
+    let text = Jobs::join(rendering).await?;
     Ok(([(CONTENT_TYPE, format.content_type())], text).into_response())
 }
 
