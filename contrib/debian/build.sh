@@ -16,7 +16,7 @@ fi
 program=target/release/alexandra
 files=target/debian-files
 rm -rf "$files"
-mkdir -p "$files"/{man,links}
+mkdir -p "$files"/{man,links,bash,zsh,fish}
 "$program" man "$files/man"
 gzip --best --no-name "$files"/man/*
 gzip --best --no-name --stdout CHANGELOG.md > "$files/changelog.gz"
@@ -28,14 +28,16 @@ alexandra (${version#* }-1) unstable; urgency=medium
 
  -- The authors of Alexandra <root@localhost>  $(date --utc -R -r CHANGELOG.md)
 END
-for shell in bash zsh fish; do
-    "$program" completions "$shell" > "$files/alexandra.$shell"
+for name in alexandra nodetool nodeprobe clustertool cassandra-cli; do
+    "$program" completions bash "$name" > "$files/bash/$name"
+    "$program" completions zsh "$name" > "$files/zsh/_$name"
+    "$program" completions fish "$name" > "$files/fish/$name.fish"
 done
 sed 's#\./data/#/var/lib/cassandra/#' storage-conf.xml > "$files/storage-conf.xml"
-# The old names, each with the page of the command that it stands for.
+# The old names. Those without a page of their own have that of the command that they stand for.
 while read -r name command; do
     ln -s alexandra "$files/links/$name"
-    ln -s "alexandra-$command.1.gz" "$files/man/$name.1.gz"
+    [ -e "$files/man/$name.1.gz" ] || ln -s "alexandra-$command.1.gz" "$files/man/$name.1.gz"
 done <<END
 cassandra serve
 cassandra-cli cli

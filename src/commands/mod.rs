@@ -84,6 +84,11 @@ fn survive_file_limits() -> io::Result<()> {
     signal(kind).map(drop)
 }
 
+/// Options of the scripts of the original whose names the program has, where they are others.
+fn scripts() -> impl Iterator<Item = clap::Command> {
+    sstable::old_tools().into_iter().chain([stress::command_of_old()])
+}
+
 /// Runs the command that these arguments, the name of the program first, stand for.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
@@ -142,9 +147,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::SupportBundle(arguments) => support::run(&arguments),
         Command::Passwd(arguments) => passwd::run(&arguments),
         Command::Completions(arguments) => {
-            Ok(packaging::complete(&arguments, Arguments::command()))
+            Ok(packaging::complete(&arguments, &Arguments::command()))
         }
-        Command::Man(arguments) => packaging::write_manual(&arguments, Arguments::command()),
+        Command::Man(arguments) => {
+            packaging::write_manual(&arguments, Arguments::command(), scripts())
+        }
         Command::Version => {
             say!("alexandra {}", env!("CARGO_PKG_VERSION"));
             Ok(output::finish_telling(ExitCode::SUCCESS, output::FAILED))

@@ -13,7 +13,7 @@ mod target;
 mod to_original;
 mod verify;
 
-pub(super) use old_tools::OldTool;
+pub(super) use old_tools::{OldTool, commands as old_tools};
 pub(super) use target::{ToolError, all_families, open_original};
 pub(super) use verify::verify_original_file;
 

@@ -7,7 +7,7 @@ use super::import;
 use super::target::{ConfigArguments, ToolError, family_of};
 use crate::commands::output;
 use crate::commands::serve::start_logging;
-use clap::Parser;
+use clap::{Arg, Command, CommandFactory, Parser};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -69,6 +69,12 @@ struct FromJson {
     properties: Vec<String>,
     json: PathBuf,
     sstable: PathBuf,
+}
+
+/// The options of all of them.
+pub(in crate::commands) fn commands() -> [Command; 3] {
+    let keys = Command::new("sstablekeys").about("Prints the row keys of an SSTable");
+    [ToJson::command(), FromJson::command(), keys.arg(Arg::new("sstable").required(true))]
 }
 
 impl OldTool {

@@ -28,7 +28,7 @@ use super::interrupt::stop_at_interrupt;
 use super::output::{self, FAILED, Failure};
 use calls::Calls;
 use nodes::{Nodes, Place};
-pub(super) use of_old::run as run_of_old;
+pub(super) use of_old::{command as command_of_old, run as run_of_old};
 use pace::Pace;
 use report::Report;
 use rows::Rows;

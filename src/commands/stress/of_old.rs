@@ -7,7 +7,7 @@ use super::workload::{Access, Kind, Mix};
 use super::{Load, Output, keys::Shape};
 use crate::commands::output::Failure;
 use crate::thrift::idl::ConsistencyLevel;
-use clap::{Parser, ValueEnum};
+use clap::{CommandFactory, Parser, ValueEnum};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
@@ -130,6 +130,11 @@ enum Operation {
 fn fraction(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|it| (0.0..1.0).contains(it));
     number.ok_or_else(|| "it must be a number from 0 to below 1".to_owned())
+}
+
+/// The options of the script.
+pub(in crate::commands) fn command() -> clap::Command {
+    Arguments::command()
 }
 
 /// Runs the program under the name of the script.
