@@ -164,7 +164,9 @@ impl AdminContext {
             StreamReport { address: peer, family, bytes }
         };
         let report = |streams: Vec<Stream>| streams.into_iter().map(report).collect();
-        Streams { mode, sending: report(sending), receiving: report(receiving) }
+        let is_running = |it: &OperationState| it.done.is_none() && it.error.is_none();
+        let operation = self.operation().filter(is_running);
+        Streams { mode, operation, sending: report(sending), receiving: report(receiving) }
     }
 
     /// A token as text.
@@ -237,7 +239,7 @@ impl AdminContext {
 }
 
 fn state(report: OperationReport) -> OperationState {
-    let OperationReport { kind, mode, fetched, repaired, hashed, took, outcome } = report;
+    let OperationReport { kind, began, mode, fetched, repaired, hashed, took, outcome } = report;
     let collected = fetched.into_iter();
     let collected = collected.map(|(address, progress)| Collected { address, progress });
     let (done, error) = match outcome {
@@ -247,6 +249,7 @@ fn state(report: OperationReport) -> OperationState {
     };
     OperationState {
         operation: kind.name().to_owned(),
+        began: began.as_secs_f64(),
         mode,
         seconds: took.as_secs_f64(),
         collected: collected.collect(),

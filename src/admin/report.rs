@@ -397,6 +397,9 @@ pub struct Failure {
 pub struct OperationState {
     /// Which: `decommission`, `move` and others.
     pub operation: String,
+    /// When it began, in seconds since the start of the server: tells operations apart.
+    #[serde(default)]
+    pub began: f64,
     /// Its present step.
     pub mode: String,
     /// Time since it began.
@@ -473,10 +476,13 @@ pub struct Collected {
 }
 
 /// State of a node, and the data that move between it and others.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Streams {
     /// `Normal`, or what an operation is doing; the words are those of 0.6 where it had any.
     pub mode: String,
+    /// The operation that is under way on this node.
+    #[serde(default)]
+    pub operation: Option<OperationState>,
     /// Data that others collect from it.
     pub sending: Vec<StreamReport>,
     /// Data that it collects from others.

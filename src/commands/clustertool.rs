@@ -20,6 +20,10 @@ pub(super) struct Arguments {
     #[command(flatten)]
     server: ServerArguments,
 
+    /// Prints JSON
+    #[arg(long, global = true)]
+    json: bool,
+
     /// Prints help
     #[arg(long, global = true, action = ArgAction::Help)]
     help: Option<bool>,
@@ -53,30 +57,29 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     match &arguments.command {
         Command::GetEndpoints { keyspace, key } => {
             let parameters = members(json!({ "keyspace": keyspace, "key": key }));
-            let endpoints: Vec<IpAddr> =
-                first.call(&Method::GET, "/api/v1/endpoints", &parameters)?;
-            let endpoints: Vec<String> = endpoints.iter().map(|it| format!("/{it}")).collect();
-            output::text(&format!(
-                "{:<17}: {key}\n{:<17}: [{}]\n",
-                "Key",
-                "Endpoints",
-                endpoints.join(", ")
-            ));
+            let found: Vec<IpAddr> = first.call(&Method::GET, "/api/v1/endpoints", &parameters)?;
+            if arguments.json {
+                output::text(&format!("{:#}\n", json!({ "key": key, "endpoints": found })));
+            } else {
+                let found: Vec<String> = found.iter().map(|it| format!("/{it}")).collect();
+                let found = found.join(", ");
+                output::text(&format!("{:<17}: {key}\n{:<17}: [{found}]\n", "Key", "Endpoints"));
+            }
             Ok(output::finish_telling(ExitCode::SUCCESS, FAILED))
         }
         Command::GlobalSnapshot { name } => {
             let call = (Method::POST, members(json!({ "tag": name })));
-            on_all(server, first, &call, ["taken", "FAILED"])
+            on_all(arguments, first, &call, ["taken", "FAILED"])
         }
         Command::ClearGlobalSnapshot => {
-            on_all(server, first, &(Method::DELETE, Map::new()), ["cleared", "clear FAILED"])
+            on_all(arguments, first, &(Method::DELETE, Map::new()), ["cleared", "clear FAILED"])
         }
     }
 }
 
 /// Does something to the snapshots of each node that is up, and tells the outcome.
 fn on_all(
-    server: &ServerArguments,
+    Arguments { server, json, .. }: &Arguments,
     first: Client,
     (method, parameters): &(Method, Map<String, Value>),
     [done, failed]: [&str; 2],
@@ -91,15 +94,24 @@ fn on_all(
         }
     }
     let mut exit_code = ExitCode::SUCCESS;
+    let mut told = Vec::new();
     for (host, client) in nodes {
         let call = |client: Client| client.call::<Value>(method, "/api/v1/snapshots", parameters);
-        match client.and_then(call) {
-            Ok(_) => output::text(&format!("{host} snapshot {done}\n")),
-            Err(Failure { text, .. }) => {
-                output::text(&format!("{host} snapshot {failed}: {text}\n"));
-                exit_code = ExitCode::from(FAILED);
-            }
+        let error = client.and_then(call).err().map(|failure| failure.text);
+        if error.is_some() {
+            exit_code = ExitCode::from(FAILED);
         }
+        if *json {
+            told.push(json!({ "host": host, "error": error }));
+            continue;
+        }
+        output::text(&match error {
+            None => format!("{host} snapshot {done}\n"),
+            Some(why) => format!("{host} snapshot {failed}: {why}\n"),
+        });
+    }
+    if *json {
+        output::text(&format!("{:#}\n", Value::from(told)));
     }
     Ok(output::finish(exit_code))
 }

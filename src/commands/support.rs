@@ -104,6 +104,12 @@ impl Bundle {
                 }
             }
         }
+        if log_file.is_empty() && arguments.log.is_empty() {
+            complain!(
+                "there is no LogFile, and so no log is packed: give it by --log FILE. Where \
+                 systemd keeps it, `journalctl -u alexandra --since -2d >FILE` writes it"
+            );
+        }
         for (number, path) in log_file.iter().chain(&arguments.log).enumerate() {
             let name = path.file_name().unwrap_or_default().display();
             match end_of(path) {

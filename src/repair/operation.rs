@@ -35,6 +35,8 @@ pub enum OperationKind {
 pub struct OperationReport {
     /// Its kind.
     pub kind: OperationKind,
+    /// When it began, since the start of the server. No two begin at the same time.
+    pub began: Duration,
     /// Its present step, in words of 0.6 where it had any.
     pub mode: String,
     /// Progress of the nodes that collect data.
@@ -85,6 +87,7 @@ impl OperationRun {
         let (fetching, hashing, stop) = Default::default();
         let state = Mutex::new(OperationReport {
             kind,
+            began,
             mode: "beginning".to_owned(),
             fetched: BTreeMap::new(),
             repaired: Vec::new(),

@@ -263,7 +263,7 @@ impl Session {
             };
             let found = self.connection.call(&arguments)?;
             let is_last = found.len() < count as usize;
-            let fresh = found.get(usize::from(range.is_next)..).unwrap_or_default();
+            let fresh = range.fresh(&found, left);
             let place =
                 Place { types: &types, key: None, super_name: super_name.as_deref(), is_group };
             print(&mut self.printer, &place, fresh)?;
@@ -331,7 +331,9 @@ impl Session {
             let found = self.connection.call(&arguments)?;
             let is_last = found.len() < count as usize;
             let last = found.last().map(|row| row.key.to_string());
-            for row in found.iter().skip(usize::from(is_next)).filter(|it| !it.columns.is_empty()) {
+            // The first one was printed with the page before, unless it was deleted since.
+            let fresh = found.iter().filter(|row| !is_next || row.key != from);
+            for row in fresh.filter(|row| !row.columns.is_empty()).take(left as usize) {
                 let key = types.keys.show(row.key.as_bytes());
                 self.printer.row(&key, columns == 0)?;
                 let place =
@@ -459,7 +461,7 @@ struct Range {
     start: Vec<u8>,
     finish: Vec<u8>,
     is_reversed: bool,
-    /// Whether the first column was read with the page before.
+    /// Whether the column that it starts with was read with the page before.
     is_next: bool,
 }
 
@@ -489,6 +491,19 @@ impl Range {
         SlicePredicate { column_names: None, slice_range: Some(range) }
     }
 
+    /// Columns that the page before did not have, so many at most: what it ended with may have been
+    /// deleted since.
+    fn fresh<'a, 'b>(
+        &self,
+        found: &'a [ColumnOrSuperColumn<'b>],
+        left: u32,
+    ) -> &'a [ColumnOrSuperColumn<'b>] {
+        let is_known =
+            |first: &ColumnOrSuperColumn<'_>| self.is_next && name_of(first) == self.start;
+        let fresh = &found[usize::from(found.first().is_some_and(is_known))..];
+        &fresh[..fresh.len().min(left as usize)]
+    }
+
     /// Continues after a name.
     fn go_on(&mut self, last: Vec<u8>) {
         (self.start, self.is_next) = (last, true);
@@ -516,4 +531,34 @@ fn print(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::thrift::idl;
+
+    #[test]
+    fn a_page_begins_after_the_last_column_of_the_one_before_also_if_that_is_gone() {
+        let columns: Vec<_> = [b"a", b"b", b"c"]
+            .map(|name| ColumnOrSuperColumn {
+                column: Some(idl::Column { name, value: b"", timestamp: 1 }),
+                super_column: None,
+            })
+            .into();
+        let range = |start: &[u8], is_next| Range {
+            start: start.to_vec(),
+            finish: Vec::new(),
+            is_reversed: false,
+            is_next,
+        };
+        let fresh = |range: &Range, left| -> Vec<u8> {
+            range.fresh(&columns, left).iter().map(|it| name_of(it)[0]).collect()
+        };
+        assert_eq!(fresh(&range(b"", false), 3), b"abc");
+        assert_eq!(fresh(&range(b"a", true), 3), b"bc");
+        assert_eq!(fresh(&range(b"0", true), 3), b"abc", "0 was deleted meanwhile");
+        assert_eq!(fresh(&range(b"0", true), 2), b"ab");
+        assert!(range(b"a", true).fresh(&[], 2).is_empty());
+    }
 }

@@ -10,7 +10,8 @@ use crate::storage::compaction::{self, ThresholdError};
 use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Map, Value, json};
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, ToSocketAddrs};
 
 #[derive(Debug, Subcommand)]
 #[command(rename_all = "lower")]
@@ -42,7 +43,7 @@ pub(super) enum Look {
     Streams {
         /// Only those to and from this node
         #[arg(value_name = "HOST")]
-        peer: Option<IpAddr>,
+        peer: Option<String>,
     },
     /// Prints what the nodes say of themselves
     GossipInfo,
@@ -316,6 +317,15 @@ impl Families {
     }
 }
 
+/// The address of a node that is named.
+fn address_of(name: &str) -> Result<IpAddr, Failure> {
+    let found = name.parse().or_else(|_| {
+        let mut found = (name, 0).to_socket_addrs()?;
+        found.next().map(|it| it.ip()).ok_or_else(|| io::Error::other("it has no address"))
+    });
+    found.map_err(|error| Failure::new(format_args!("{name}: {error}")))
+}
+
 impl Look {
     fn call(&self) -> Result<Call, Failure> {
         Ok(match self {
@@ -327,7 +337,7 @@ impl Look {
                 get("cluster", judged(ring::render_cluster, |description| description.agree))
             }
             Self::Streams { peer } => {
-                let peer = *peer;
+                let peer = peer.as_deref().map(address_of).transpose()?;
                 get("streams", text(move |streams| ring::render_streams(streams, peer)))
             }
             Self::GossipInfo => get("gossip", list(ring::render_gossip)),

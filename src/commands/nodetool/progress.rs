@@ -9,7 +9,6 @@ use crate::repair::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
 use serde_json::Value;
-use std::fmt::Write;
 use std::time::Duration;
 
 /// Interval at which the server is asked for its progress.
@@ -25,38 +24,51 @@ pub(super) fn follow(client: &Client, mut answer: Value) -> Result<Value, Failur
     let style = ProgressStyle::with_template("{spinner} {elapsed_precise} {msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
     bar.enable_steady_tick(POLL);
-    let asked = state.operation.clone();
+    let (asked, began) = (state.operation.clone(), state.began);
     while state.done.is_none() && state.error.is_none() {
         bar.set_message(brief(&state));
         std::thread::sleep(POLL);
         answer = client.get("/api/v1/ring/operation")?;
-        let is_it = |answer: &Value| answer["operation"] == *asked;
-        if !is_it(&answer) {
-            return Err(Failure::new(format_args!(
-                "{asked} is not under way any more: the server was started anew, its log says more"
-            )));
+        if answer.is_null() {
+            return Err(gone(&asked));
         }
         state = parse(&answer)?;
+        // One that began later hides how this one ended.
+        if state.operation != asked || state.began.to_bits() != began.to_bits() {
+            return Err(gone(&asked));
+        }
     }
     bar.finish_and_clear();
     state.error.map_or(Ok(answer), |error| Err(Failure::new(error)))
 }
 
-/// Progress in one line.
+fn gone(operation: &str) -> Failure {
+    Failure::new(format_args!(
+        "{operation} is not under way any more, and how it ended is not known: another operation \
+         was begun, or the server started anew. Its log says more"
+    ))
+}
+
+/// Step and progress in one line.
 pub(super) fn brief(state: &OperationState) -> String {
+    let amount = amount(state);
+    if amount.is_empty() { state.mode.clone() } else { format!("{}: {amount}", state.mode) }
+}
+
+/// Progress in numbers, if there are any yet.
+pub(super) fn amount(state: &OperationState) -> String {
     let sum =
         |of: fn(&Progress) -> u64| state.collected.iter().map(|it| of(&it.progress)).sum::<u64>();
-    let bytes = sum(|it| it.bytes);
-    let mut text = state.mode.clone();
+    let mut parts = Vec::new();
     if !state.collected.is_empty() {
         let (done, all) = (sum(|it| it.ranges_done), sum(|it| it.ranges));
-        let _ = write!(text, " ({done} of {all} ranges, {bytes} bytes)");
+        parts.push(format!("{done} of {all} ranges, {} bytes", sum(|it| it.bytes)));
     }
     let (hashed, all) = (state.rows_hashed, state.rows_to_hash);
     if let Some(percent) = (hashed.min(all) * 100).checked_div(all) {
-        let _ = write!(text, ": {hashed} of about {all} rows read, {percent} %");
+        parts.push(format!("{hashed} of about {all} rows read, {percent} %"));
     }
-    text
+    parts.join("; ")
 }
 
 /// Has column families compacted, one after the other.

@@ -2,6 +2,7 @@
 //! `streams` and `allowreturn` print.
 
 use super::print::load;
+use super::progress::amount;
 use crate::admin::report::{StreamReport, Streams};
 use crate::admin::ring_report::{
     AllowedReturn, ClusterDescription, ClusterStatus, GossipEndpoint, HintState, HintTarget, Hints,
@@ -246,6 +247,10 @@ fn hint_state(target: &HintTarget) -> String {
 /// know how many more there will be.
 pub(super) fn render_streams(streams: &Streams, host: Option<IpAddr>) -> String {
     let mut text = format!("Mode: {}\n", streams.mode);
+    let amount = streams.operation.as_ref().map(amount).filter(|amount| !amount.is_empty());
+    if let Some(amount) = amount {
+        let _ = writeln!(text, "Progress: {amount}");
+    }
     direction(&mut text, &streams.sending, host, ("sending", "Streaming to", "to"), |it| {
         it.family.to_string()
     });

@@ -65,7 +65,9 @@ fn nodes_that_join_have_the_tables_of_the_ring_and_their_rows() {
 #[test]
 fn tables_that_nodes_make_at_the_same_moment_are_all_made() {
     const ROUNDS: usize = 4;
-    let cluster = Cluster::start(3, replicated(1).with("CqlPort", &CQL_PORT.to_string()));
+    // On a busy machine each has to try for long against the others.
+    let options = replicated(1).with("RpcTimeoutInMillis", "30000");
+    let cluster = Cluster::start(3, options.with("CqlPort", &CQL_PORT.to_string()));
     connect(&cluster, 0).query(
         "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
     );

@@ -3,6 +3,7 @@
 use crate::cluster::nodes::{Cluster, replicated, wait_until};
 use crate::server::calls::KEYSPACE;
 use crate::server::{Options, program, reconfigure};
+use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
 use std::process::{Command, Output};
 
@@ -82,6 +83,14 @@ fn clustertool_tells_replicas_and_keeps_snapshots_of_all_nodes() {
         format!("Key              : ann\nEndpoints        : [/{first}, /{second}]\n")
     });
     assert!(code == Some(0) && lists.contains(&told), "{told}");
+    let json = |arguments: &[&str]| {
+        let told = clustertool(&[arguments, &["--json"]].concat()).1;
+        serde_json::from_str::<Value>(&told).unwrap()
+    };
+    let listed = json(&["get_endpoints", KEYSPACE, "ann"]);
+    assert!(listed["key"] == "ann" && listed["endpoints"].as_array().unwrap().len() == 2);
+    let well = [&one, &other].map(|host| json!({ "host": host, "error": null }));
+    assert_eq!(json(&["global_snapshot", "in-json"]), json!(well));
     let on_both = |what: &str| format!("{one} snapshot {what}\n{other} snapshot {what}\n");
     assert_eq!(clustertool(&["global_snapshot", "before"]), (Some(0), on_both("taken")));
     for number in [0, 1] {
