@@ -190,11 +190,12 @@ class Check:
             for scheme in SCHEMES:
                 self.look(width, scheme)
         self.deaths(page)
+        self.login()
         if self.faults:
             raise Failed(f"the page made mistakes: {self.faults}")
         say("no violation of the content security policy, no mistake of a script")
 
-    def open(self, width, scheme):
+    def open(self, width, scheme, url=None):
         """A page whose mistakes are collected."""
         size = {"width": WIDTHS[width], "height": 850}
         context = self.browser.new_context(viewport=size, color_scheme=scheme)
@@ -204,7 +205,7 @@ class Check:
         page.on("pageerror", lambda error: self.faults.append(str(error)))
         page.on("dialog", lambda dialog: (self.faults.append(dialog.message), dialog.dismiss()))
         page.on("console", lambda message: self.note(message.text))
-        page.goto(self.url)
+        page.goto(url or self.url)
         expect(page.locator("#ring table")).to_be_visible(timeout=PATIENCE)
         return page
 
@@ -408,6 +409,35 @@ class Check:
         expect(connection).not_to_contain_text("does not answer", timeout=60_000)
         self.check_policy(page)
         say("dead nodes are seen, and the page goes on when its node is back")
+
+    def login(self):
+        """Where clients log in, their users see the rows that they may read, and no others."""
+        node = self.nodes[2]
+        options = []
+        for name, text in (("passwd", "ann=secret\n"), ("access", "BloggyAppy.<ro>=ann\n")):
+            file = node.directory / name
+            file.write_text(text)
+            options.append(f"-D{name}.properties={file}")
+        simple = "org.apache.cassandra.auth.SimpleAuthenticator"
+        settings = {"Authenticator": simple, "KeyspaceRights": "true"}
+        node.config.write_text(configure(node.config.read_text(), settings))
+        # The options stand behind the command.
+        node.start("sh", "-c", 'exec "$@" ' + " ".join(options), "sh")
+        page = self.open("desktop", "light", f"http://{node.address}:{node.ports.admin}/")
+        self.find(page, "BloggyAppy.Authors", "author 01")
+        expect(page.get_by_label("User name")).to_be_visible()
+        expect(page.locator("#result")).to_be_empty()
+        for password, told in (("wrong", "#access-message"), ("secret", "#result table")):
+            page.get_by_label("User name").fill("ann")
+            page.get_by_label("Password").fill(password)
+            page.get_by_role("button", name="Log in").click()
+            expect(page.locator(told)).not_to_be_empty(timeout=PATIENCE)
+        expect(page.get_by_role("cell", name="a1@example.com")).to_be_visible()
+        self.find(page, "Keyspace1.Standard1", "")
+        expect(page.locator("#access-message")).to_contain_text("could not be authorized")
+        expect(page.locator("#result")).to_be_empty()
+        self.check_policy(page)
+        say("a user logs in, and sees what it may read")
 
     def picture(self, page, name):
         """Keeps a picture of the whole page, if somebody wants it."""

@@ -57,11 +57,11 @@ def check(program, directory, chosen):
     nodes = [Node(program, directory, ports, number + 1) for number in range(NODES)]
     cluster = DevCluster(program, directory, ports)
     prometheus = Prometheus(directory, ports)
-    load = None
+    loads = []
     try:
         wait_for("all nodes serve", lambda: all(node.serves() for node in nodes))
         wait_for("Prometheus has scraped all nodes", prometheus.has_all_nodes)
-        load = Load(nodes[0])
+        loads = [Load(node) for node in nodes]
         check_dashboard(prometheus)
         check_rules(prometheus)
         wait_for("no alert fires", lambda: not prometheus.firing())
@@ -72,7 +72,7 @@ def check(program, directory, chosen):
             node.start()
         cause_faults(prometheus, nodes, chosen)
     finally:
-        if load:
+        for load in loads:
             load.stop()
         for node in nodes:
             node.end()
@@ -87,19 +87,21 @@ def check_dashboard(prometheus):
     queries = [(it["title"], target["expr"]) for it in panels for target in it.get("targets", [])]
 
     def without_data():
-        return [(title, query) for title, query in queries if not has_numbers(prometheus, query)]
+        every = [(title, query, node) for title, query in queries for node in prometheus.nodes]
+        return [one for one in every if not has_numbers(prometheus, *one[1:])]
 
     try:
         wait_for("queries return numbers", lambda: not without_data())
     except Failed:
-        lacking = "\n".join(f"  {title}: {query}" for title, query in without_data())
+        lacking = "\n".join(f"  {title} of {node}: {query}" for title, query, node in without_data())
         raise Failed(f"queries of the dashboard return nothing:\n{lacking}") from None
     say(f"all {len(queries)} queries of the dashboard return numbers")
 
 
-def has_numbers(prometheus, query):
-    """Whether a query as Grafana would send it returns a number."""
-    query = query.replace("$node", ".*").replace("$__rate_interval", "5m")
+def has_numbers(prometheus, query, node):
+    """Whether a query as Grafana would send it returns a number for a node."""
+    query = query.replace("$node", re.escape(node).replace("\\", "\\\\"))
+    query = query.replace("$__rate_interval", "5m")
     return any(not math.isnan(value) for value in prometheus.values(query))
 
 

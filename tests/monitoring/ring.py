@@ -168,7 +168,8 @@ class Prometheus:
     def __init__(self, directory, ports):
         rules = (ROOT / "contrib/prometheus/alerts.yml").read_text()
         (directory / "alerts.yml").write_text(re.sub(r"\n +for: .*", "", rules))
-        targets = (f'"{ports.address(node)}:{ports.admin}"' for node in range(1, NODES + 1))
+        self.nodes = [f"{ports.address(node)}:{ports.admin}" for node in range(1, NODES + 1)]
+        targets = (f'"{node}"' for node in self.nodes)
         config = directory / "prometheus.yml"
         config.write_text(PROMETHEUS.replace("TARGETS", ", ".join(targets)))
         listen = f"127.0.0.1:{ports.prometheus}"
