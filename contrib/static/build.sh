@@ -14,3 +14,8 @@ target=$(uname -m)-unknown-linux-musl
 files=${CARGO_TARGET_DIR:-target}
 cargo build --profile "$profile" --locked --target "$target" "$@"
 contrib/static/split.sh "$files/$target/${profile/#dev/debug}/alexandra" "$files/static"
+# README.md promises a program of less than 20 MB.
+if [ "$profile" = release ] && [ "$(stat -c %s "$files/static/alexandra")" -ge 20000000 ]; then
+    echo "the program has grown to 20 MB" >&2
+    exit 1
+fi

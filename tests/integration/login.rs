@@ -314,6 +314,41 @@ fn a_password_that_the_command_has_set_is_kept_as_a_hash() {
 }
 
 #[test]
+fn the_shell_says_what_is_wrong_with_a_login_in_the_words_of_the_original() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path(), None, PLAIN);
+    let port = server.thrift_address().port().to_string();
+    let link = directory.path().join("cassandra-cli");
+    std::os::unix::fs::symlink(program(), &link).unwrap();
+    let run = |arguments: &[&str], statements: &str| {
+        let mut shell = Command::new(&link);
+        shell.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = shell.spawn().unwrap();
+        running.stdin.take().unwrap().write_all(statements.as_bytes()).unwrap();
+        let output = running.wait_with_output().unwrap();
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    let log_in = |keyspace: &str, password: &str| {
+        let user = ["-username", "jsmith", "-password", password, "-keyspace", keyspace];
+        run(&[&["-host", "127.0.0.1", "-port", &port], &user[..]].concat(), "show config file\n")
+    };
+    let connected = format!("Connected to: \"Tests\" on 127.0.0.1/{port}");
+    let told = log_in(KEYSPACE, "havebadpass");
+    assert!(told.contains(&connected) && told.contains("<ClusterName>Tests<"), "{told}");
+    let wrong = "Exception during authentication to the cassandra node, verify you are using \
+                 correct credentials.";
+    assert!(log_in(KEYSPACE, "wrong").contains(wrong));
+    assert!(
+        log_in("Other", "havebadpass").contains("You are not authorized to use keyspace: Other")
+    );
+
+    let told = run(&[], &format!("show api version\nconnect 127.0.0.1/{port}\nshow api version\n"));
+    let place = |text: &str| told.find(text).unwrap_or_else(|| panic!("{text} is not in {told}"));
+    let order = ["Not connected to a cassandra instance.", &connected, "2.2.0"].map(place);
+    assert!(order.is_sorted(), "{told}");
+}
+
+#[test]
 fn passwords_of_tools_need_not_stand_on_the_command_line() {
     let directory = tempfile::tempdir().unwrap();
     let server = start(directory.path(), None, PLAIN);
