@@ -48,6 +48,25 @@ struct Guard {
     log: LimitedLog<()>,
 }
 
+/// Line of the log about a change. It is written even if the client has left, since most changes go
+/// on without one.
+struct ChangeLine {
+    what: String,
+    status: Option<StatusCode>,
+}
+
+impl Drop for ChangeLine {
+    fn drop(&mut self) {
+        let what = &self.what;
+        match self.status {
+            Some(status) => log::info!(target: audit::TARGET, "{what}: {status}"),
+            None => {
+                log::info!(target: audit::TARGET, "{what}: the client left before the answer");
+            }
+        }
+    }
+}
+
 /// Lets a request through if its sender may, and notes changes in the log.
 async fn guard(
     State(guard): State<Arc<Guard>>,
@@ -68,9 +87,10 @@ async fn guard(
             response
         }
         Ok(()) => {
+            let what = format!("{method} {path} of {peer}");
+            let mut line = ChangeLine { what, status: None };
             let response = next.run(request).await;
-            let status = response.status();
-            log::info!(target: audit::TARGET, "{method} {path} of {peer}: {status}");
+            line.status = Some(response.status());
             response
         }
         Err((status, why)) => {
