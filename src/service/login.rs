@@ -131,9 +131,9 @@ impl Service {
         credentials: BTreeMap<String, String>,
     ) -> Result<(), ServiceError> {
         let asked = keyspace.to_owned();
-        let what = format_args!(" for keyspace {}", shown(keyspace)).to_string();
+        let what = format!(" for keyspace {}", shown(keyspace));
         let check = move |simple: &SimpleAuthenticator| simple.check(&asked, &credentials);
-        self.grant(session, self.in_turn(session, &what, check).await?);
+        self.grant(session, self.in_turn(session, what, check).await?);
         Ok(())
     }
 
@@ -145,7 +145,7 @@ impl Service {
         password: String,
     ) -> Result<(), ServiceError> {
         let check = move |simple: &SimpleAuthenticator| simple.log_in(user, &password);
-        self.grant(session, self.in_turn(session, "", check).await?);
+        self.grant(session, self.in_turn(session, String::new(), check).await?);
         Ok(())
     }
 
@@ -195,34 +195,12 @@ impl Service {
     async fn in_turn<T: Send + 'static>(
         &self,
         session: &Session,
-        what: &str,
+        what: String,
         check: impl FnOnce(&SimpleAuthenticator) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<Option<T>, ServiceError> {
         let Authenticator::Simple(simple) = &*self.options.authenticator else { return Ok(None) };
-        let Some(turn) = self.login_turns.wait(session.client).await else {
-            let why = "too many logins from this address fail: try again later";
-            return Err(ServiceError::Unauthenticated(why.to_owned()));
-        };
         let simple = simple.clone();
-        // The semaphore is never closed.
-        let _check = self.login_turns.checks.acquire().await;
-        // The files are read on a thread that may block.
-        let checked = tokio::task::spawn_blocking(move || check(&simple)).await;
-        let checked = checked.unwrap_or_else(|error| {
-            Err(ServiceError::Internal(format!("a login was given up: {error}")))
-        });
-        match checked {
-            Ok(done) => {
-                turn.end();
-                Ok(Some(done))
-            }
-            Err(error) => {
-                let (client, why) = (session.client, shown(error.text()));
-                log::warn!(target: audit::TARGET, "a login from {client}{what} failed: {why}");
-                turn.end_late();
-                Err(error)
-            }
-        }
+        self.login_turns.judge(session.client, what, move || check(&simple)).await.map(Some)
     }
 }
 
@@ -374,12 +352,12 @@ pub(super) struct LoginTurns {
     /// By address. Lock: held for a lookup only.
     hosts: Mutex<rank::State, HashMap<IpAddr, Arc<Host>>>,
     /// Bounds the memory and processors that hashes of passwords take.
-    checks: Semaphore,
+    checks: Arc<Semaphore>,
 }
 
 impl Default for LoginTurns {
     fn default() -> Self {
-        Self { hosts: Mutex::default(), checks: Semaphore::new(MOST_CHECKS) }
+        Self { hosts: Mutex::default(), checks: Arc::new(Semaphore::new(MOST_CHECKS)) }
     }
 }
 
@@ -400,6 +378,38 @@ struct Turn {
 }
 
 impl LoginTurns {
+    /// Has a login checked in its turn, on a thread that may block. Once the check has begun it is
+    /// logged if it fails, and holds its turn until its end, whether or not the client stays.
+    async fn judge<T: Send + 'static>(
+        &self,
+        client: IpAddr,
+        what: String,
+        check: impl FnOnce() -> Result<T, ServiceError> + Send + 'static,
+    ) -> Result<T, ServiceError> {
+        let Some(turn) = self.wait(client).await else {
+            let why = "too many logins from this address fail: try again later";
+            return Err(ServiceError::Unauthenticated(why.to_owned()));
+        };
+        // The semaphore is never closed.
+        let permit = Arc::clone(&self.checks).acquire_owned().await;
+        let judged = tokio::task::spawn_blocking(move || {
+            let checked = check();
+            drop(permit);
+            match &checked {
+                Ok(_) => turn.end(),
+                Err(error) => {
+                    let why = shown(error.text());
+                    log::warn!(target: audit::TARGET, "a login from {client}{what} failed: {why}");
+                    turn.end_late();
+                }
+            }
+            checked
+        });
+        judged.await.unwrap_or_else(|error| {
+            Err(ServiceError::Internal(format!("a login was given up: {error}")))
+        })
+    }
+
     /// Waits for the turn of an address, without a thread. `None` after [`MOST_WAIT`], or at once
     /// if [`MOST_WAITING`] wait already after a failed login.
     async fn wait(&self, address: IpAddr) -> Option<Turn> {
@@ -506,6 +516,31 @@ mod tests {
         for login in logins {
             assert!(login.await.unwrap());
         }
+    }
+
+    #[tokio::test]
+    async fn a_login_whose_client_leaves_is_led_to_its_end() {
+        let turns = Arc::new(LoginTurns::default());
+        let address = IpAddr::from([10, 0, 0, 1]);
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let (gate, opened) = std::sync::mpsc::channel::<()>();
+        let check = move || {
+            begun.send(()).unwrap();
+            opened.recv().unwrap();
+            Err::<(), _>(ServiceError::Unauthenticated("wrong".to_owned()))
+        };
+        let judging = Arc::clone(&turns);
+        let login = tokio::spawn(async move { judging.judge(address, String::new(), check).await });
+        has_begun.await.unwrap();
+        login.abort();
+        assert!(login.await.unwrap_err().is_cancelled());
+        let host = Arc::clone(&turns.hosts.lock()[&address]);
+        assert!(host.turn.try_lock().is_err());
+        assert_eq!(turns.checks.available_permits(), MOST_CHECKS - 1);
+        gate.send(()).unwrap();
+        drop(host.turn.lock().await);
+        assert!(host.has_failed.load(Ordering::Relaxed));
+        assert_eq!(turns.checks.available_permits(), MOST_CHECKS);
     }
 
     #[tokio::test(start_paused = true)]
