@@ -348,7 +348,7 @@ const MOST_IDLE: usize = 1024;
 /// Gives each address its turn to log in. However many connections guess passwords, an address
 /// has one guess in each pause; other addresses do not wait for it.
 #[derive(Debug)]
-pub(super) struct LoginTurns {
+pub struct LoginTurns {
     /// By address. Lock: held for a lookup only.
     hosts: Mutex<rank::State, HashMap<IpAddr, Arc<Host>>>,
     /// Bounds the memory and processors that hashes of passwords take.
@@ -378,6 +378,18 @@ struct Turn {
 }
 
 impl LoginTurns {
+    /// Waits for the turn of an address to guess a password or a token, of which is known whether
+    /// it is right. `false` if it has too few turns for all of its guesses: it must not be told.
+    pub async fn take(&self, address: IpAddr, is_right: bool) -> bool {
+        let Some(turn) = self.wait(address).await else { return false };
+        if is_right {
+            turn.end();
+        } else {
+            turn.end_late();
+        }
+        true
+    }
+
     /// Has a login checked in its turn, on a thread that may block. Once the check has begun it is
     /// logged if it fails, and holds its turn until its end, whether or not the client stays.
     async fn judge<T: Send + 'static>(

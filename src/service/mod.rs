@@ -30,7 +30,7 @@ pub use checks::{
 };
 pub use describe::NodeView;
 pub use error::ServiceError;
-pub use login::{Access, Authenticator, Grants, SimpleAuthenticator, hash_password};
+pub use login::{Access, Authenticator, Grants, LoginTurns, SimpleAuthenticator, hash_password};
 pub use requests::{CallRequests, Failure, ProtocolNames, ProtocolRequests, Request, Requests};
 pub use rows::{RowRanges, RowsByKey, RowsByRange, SMALL_ANSWER_BYTES, cost};
 pub use slow::{SlowRequest, SlowRequests};
@@ -54,7 +54,6 @@ use crate::model::schema::Schema;
 use crate::model::slice::RowSlice;
 use crate::schema::{ChangeError, Definitions, REGISTER_NAME, SchemaRegister};
 use futures_util::TryFutureExt;
-use login::LoginTurns;
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
