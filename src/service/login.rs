@@ -16,6 +16,7 @@ use md5::{Digest, Md5};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::hint::black_box;
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -282,8 +283,15 @@ impl SimpleAuthenticator {
     ) -> Result<bool, ServiceError> {
         let passwords = read_properties(self.password_file.as_deref(), PASSWORDS);
         let passwords = passwords.map_err(ServiceError::Internal)?;
-        Ok(passwords.get(user).is_some_and(|stored| match mode {
-            _ if stored.starts_with(HASH_PREFIX) => is_of_hash(stored, shown),
+        let stored = passwords.get(user);
+        if let Some(hash) = stored.filter(|it| it.starts_with(HASH_PREFIX)) {
+            return Ok(is_of_hash(hash, shown));
+        }
+        // As long as for a user with a hash, so that the time does not tell who there is.
+        if let Some(hash) = passwords.values().find(|it| it.starts_with(HASH_PREFIX)) {
+            black_box(is_of_hash(hash, shown));
+        }
+        Ok(stored.is_some_and(|stored| match mode {
             PasswordMode::Plain => stored == shown,
             PasswordMode::Md5 => stored.eq_ignore_ascii_case(&hex(&Md5::digest(shown.as_bytes()))),
         }))

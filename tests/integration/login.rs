@@ -312,7 +312,10 @@ fn a_password_that_the_command_has_set_is_kept_as_a_hash() {
     let passwords = fs::read_to_string(&file).unwrap();
     assert!(passwords.starts_with("jsmith=havebadpass\nElvis\\ Presley=$argon2id$"), "{passwords}");
     let mut client = Client::connect(server.thrift_address());
-    client.login(KEYSPACE, &credentials("Elvis Presley", "graceland4ever")).unwrap_err();
+    for (user, password) in [("Elvis Presley", "graceland4ever"), ("unknown", "all shook up")] {
+        client.login(KEYSPACE, &credentials(user, password)).unwrap_err();
+    }
+    client.login(KEYSPACE, &credentials("jsmith", "all shook up")).unwrap_err();
     client.login(KEYSPACE, &credentials("Elvis Presley", "all shook up")).unwrap();
     client.login(KEYSPACE, &credentials("jsmith", "havebadpass")).unwrap();
     assert!(passwords.ends_with("\nJos\u{e9}=secret\n"), "{passwords}");
