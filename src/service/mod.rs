@@ -47,6 +47,7 @@ use crate::base::latest::Latest;
 use crate::base::limited_log::LimitedLog;
 use crate::base::lock::{Mutex, rank};
 use crate::config::Settings;
+use crate::config::settings::SYSTEM_KEYSPACE;
 use crate::coordinator::{Coordinator, CoordinatorError, RegisterError};
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
@@ -173,6 +174,15 @@ impl Service {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Fails unless the connection may read all keyspaces.
+    pub fn check_reads_all(&self, session: &Session) -> Result<(), ServiceError> {
+        self.check_login(session)?;
+        let keyspaces = self.options.schema.keyspaces().into_iter();
+        keyspaces
+            .filter(|keyspace| keyspace != SYSTEM_KEYSPACE)
+            .try_for_each(|keyspace| self.check_access(session, &keyspace, Access::Read))
     }
 
     /// The context of a request. It holds the memory of the answer, so it has to be kept until that

@@ -70,8 +70,9 @@ impl<R: WireType, E: Encode<R>> Encode<R> for Held<E> {
 }
 
 /// The methods with the functions that answer them. Reads, writes, and others for users need a
-/// login where logins are needed, and reads and writes the right to do so in their keyspace; a read
-/// ends when the time for a request is over. Open ones cannot fail. Reads and writes are counted.
+/// login where logins are needed, reads and writes the right to do so in their keyspace, and the
+/// others the right to read all of them; a read ends when the time for a request is over. Open ones
+/// cannot fail. Reads and writes are counted.
 macro_rules! methods {
     ($($kind:ident $method:ident($args:ident) -> $result:ty = $function:expr;)*) => { $(
         async fn $method(
@@ -110,7 +111,7 @@ macro_rules! answer {
         request.end(answer.await, $session.client(), || $args.subject())
     }};
     (user $method:ident $calls:ident $session:ident $args:ident $function:expr) => {{
-        $calls.service.check_login($session)?;
+        $calls.service.check_reads_all($session)?;
         ($function)($calls, $args).await
     }};
     (open $method:ident $calls:ident $session:ident $args:ident $function:expr) => {{
