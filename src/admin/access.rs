@@ -58,6 +58,12 @@ const ROWS_REFUSED: Refusal = (
      AdminToken in its storage-conf.xml",
 );
 
+/// The answer to a token that is not looked at.
+pub(super) const TOO_MANY_TOKENS: Refusal = (
+    StatusCode::TOO_MANY_REQUESTS,
+    "too many wrong tokens come from this address: try again later",
+);
+
 /// Sender of a request for rows.
 #[derive(PartialEq, Eq)]
 pub(super) enum Reader {
@@ -119,17 +125,19 @@ fn may_change(settings: &AdminSettings, peer: IpAddr, headers: &HeaderMap) -> Re
     if !is_same_origin(headers) {
         return Err(FOREIGN_ORIGIN);
     }
-    let presented = headers.get(AUTHORIZATION);
-    let presented = presented.map(|value| after_scheme(value.as_bytes(), "Bearer "));
-    match (presented, &settings.token) {
-        (None, _) if is_loopback && !is_forwarded && !settings.token_is_required => Ok(()),
+    match (headers.contains_key(AUTHORIZATION), &settings.token) {
+        (false, _) if is_loopback && !is_forwarded && !settings.token_is_required => Ok(()),
         (_, None) => Err(NO_TOKEN_CONFIGURED),
-        (None, Some(_)) => Err(TOKEN_MISSING),
-        (Some(presented), Some(token)) => {
-            let is_right = presented.is_some_and(|p| is_equal(p, token.as_bytes()));
-            if is_right { Ok(()) } else { Err(TOKEN_WRONG) }
-        }
+        (false, Some(_)) => Err(TOKEN_MISSING),
+        (true, Some(_)) if judge_token(settings, headers) == Some(true) => Ok(()),
+        (true, Some(_)) => Err(TOKEN_WRONG),
     }
+}
+
+/// Whether the token of a request is the right one; `None` if there is nothing to compare.
+pub(super) fn judge_token(settings: &AdminSettings, headers: &HeaderMap) -> Option<bool> {
+    let presented = after_scheme(headers.get(AUTHORIZATION)?.as_bytes(), "Bearer ")?;
+    settings.token.as_ref().map(|token| is_equal(presented, token.as_bytes()))
 }
 
 /// Whether the host that the request is for is a name of the loopback interface. Clients of

@@ -201,7 +201,7 @@ impl Drop for RunningAdmin {
 
 /// Sender of a request.
 #[derive(Debug, Clone)]
-pub(super) struct Peer(Arc<Seat>);
+pub(super) struct Peer(pub(super) Arc<Seat>);
 
 impl Peer {
     /// Its address.

@@ -42,6 +42,9 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
         }
     };
     output::text(&describe(&loaded));
+    for warning in node::open_secrets(&loaded.settings, &properties) {
+        complain!("warning: {warning}");
+    }
     for fault in node::login_faults(&loaded.settings, &properties) {
         complain!("warning: Authenticator: every login will be refused: {fault}");
     }

@@ -5,6 +5,7 @@ use super::log_file::{LogPlan, NamedFile};
 use super::offline::components;
 use super::output::Failure;
 use crate::assembly;
+use crate::base::audit;
 use crate::base::log_levels;
 use crate::base::machine::{self, ConnectionKind};
 use crate::config::{ConfigErrors, Loaded, Loader, Note, NoteLevel, Properties, Settings};
@@ -281,8 +282,10 @@ fn reload_on_hangup(node: &Node, is_managed: bool) -> io::Result<tokio::task::Jo
         while is_managed && hangup.recv().await.is_some() {
             log::info!("SIGHUP: reading the configuration again");
             let reload = Arc::clone(&reload);
-            // The log tells the outcome.
-            let _ = tokio::task::spawn_blocking(move || reload.run()).await;
+            let reloaded = tokio::task::spawn_blocking(move || reload.run()).await;
+            // Other lines tell what has changed, or why it failed.
+            let outcome = if let Ok(Ok(_)) = reloaded { "done" } else { "failed" };
+            log::info!(target: audit::TARGET, "reload by SIGHUP: {outcome}");
         }
     }))
 }

@@ -52,6 +52,9 @@ fn own_address(doc: &mut Document<'_>, machine: &dyn Machine) -> IpAddr {
     local
 }
 
+/// Characters of a token that is not easily guessed.
+const LEAST_TOKEN: usize = 16;
+
 /// Settings of the side for operators.
 pub(super) fn admin(
     doc: &mut Document<'_>,
@@ -59,7 +62,12 @@ pub(super) fn admin(
     jmx_port: Option<u16>,
 ) -> AdminSettings {
     let loopback = IpAddr::from([127, 0, 0, 1]);
-    let token = doc.find("AdminToken").map(|value| value.text.to_owned());
+    let token = doc.find("AdminToken");
+    if let Some(value) = token.as_ref().filter(|it| it.text.len() < LEAST_TOKEN) {
+        let text = format!("AdminToken has fewer than {LEAST_TOKEN} characters: it may be guessed");
+        doc.notes.warn(value.place.line, text);
+    }
+    let token = token.map(|value| value.text.to_owned());
     let is_set = token.is_some();
     let token_is_required = doc.setting("AdminTokenRequired", is_set, |value| {
         let is_required = value.boolean("AdminTokenRequired")?;

@@ -67,6 +67,7 @@ use setup::MemoryPlan;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -491,6 +492,9 @@ fn service(
     (storage, member, ports): (&Arc<Database>, &Arc<Member>, &ClientPorts),
     clock: &Arc<dyn Clock>,
 ) -> Arc<Service> {
+    for warning in open_secrets(settings, &options.properties) {
+        log::warn!("{warning}");
+    }
     for fault in login_faults(settings, &options.properties) {
         log::error!("Authenticator: every login will be refused: {fault}");
     }
@@ -669,6 +673,24 @@ pub(crate) fn login_faults(settings: &Settings, properties: &Properties) -> Vec<
         Authenticator::AllowAll => Vec::new(),
         Authenticator::Simple(simple) => simple.faults(),
     }
+}
+
+/// Warnings about files with secrets that all users of this machine can read.
+pub(crate) fn open_secrets(settings: &Settings, properties: &Properties) -> Vec<String> {
+    let password_file =
+        properties.password_file().filter(|_| settings.authenticator == AuthenticatorName::Simple);
+    let files = [
+        ("AdminToken", settings.admin.token.as_ref().map(|_| PathBuf::from(&settings.origin))),
+        ("TlsKeyFile", settings.tls.key.clone()),
+        ("passwd.properties", password_file),
+    ];
+    let is_open = |path: &PathBuf| path.metadata().is_ok_and(|it| it.mode() & 0o007 != 0);
+    let open = files.into_iter().filter_map(|(what, path)| Some((what, path.filter(is_open)?)));
+    let warning = |(what, path): (_, PathBuf)| {
+        let path = path.display();
+        format!("{what}: all users of this machine can read {path}: chmod o-rwx")
+    };
+    open.map(warning).collect()
 }
 
 fn authenticator(settings: &Settings, properties: &Properties) -> Authenticator {

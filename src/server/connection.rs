@@ -217,20 +217,29 @@ impl<P: Protocol> Connection<P> {
         self.receive(input).await
     }
 
-    /// Refuses a client that speaks plain text, in the words of its protocol.
+    /// Refuses a client that speaks plain text, in the words of its protocol: as soon as enough of
+    /// its request has come to tell which one that is.
     async fn refuse_plain(&mut self, why: &str, input: &mut Input) -> Close {
         let mut last_words = Vec::new();
-        if let Ok(Some(1..)) = self.receive(input).await {
-            let (protocol, framing) = (&self.speaker.protocol, &mut self.framing);
-            // The first bytes of a request tell its form, and are no whole one.
-            let begin = input.bytes.get(..FORM_BYTES).unwrap_or(&input.bytes);
-            if let Err(close) = protocol.decode(framing, begin, &self.local.shared.room) {
-                return close;
+        let refusing = async {
+            while let Ok(received) = self.receive(input).await {
+                let (protocol, framing) = (&self.speaker.protocol, &mut self.framing);
+                // The first bytes of a request tell its form, and are no whole one.
+                let begin = input.bytes.get(..FORM_BYTES).unwrap_or(&input.bytes);
+                protocol.decode(framing, begin, &self.local.shared.room)?;
+                let refusal = Refusal { why, is_passing: false };
+                let told = protocol.refuse(framing, &input.bytes, &refusal, &mut last_words);
+                if told.is_some() || received == Some(0) {
+                    break;
+                }
+                poll_fn(|context| self.stream.poll_read_ready(context)).await?;
             }
-            let refusal = Refusal { why, is_passing: false };
-            protocol.refuse(framing, &input.bytes, &refusal, &mut last_words);
+            Ok(())
+        };
+        match timeout(FAREWELL, refusing).await {
+            Ok(Err(close)) => close,
+            _ => Close::foreign(why, last_words),
         }
-        Close::foreign(why, last_words)
     }
 
     /// Waits for something to read, for a reply that is ready, or for the end. The rest of a

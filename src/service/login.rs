@@ -16,6 +16,7 @@ use md5::{Digest, Md5};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::hint::black_box;
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -131,9 +132,9 @@ impl Service {
         credentials: BTreeMap<String, String>,
     ) -> Result<(), ServiceError> {
         let asked = keyspace.to_owned();
-        let what = format_args!(" for keyspace {}", shown(keyspace)).to_string();
+        let what = format!(" for keyspace {}", shown(keyspace));
         let check = move |simple: &SimpleAuthenticator| simple.check(&asked, &credentials);
-        self.grant(session, self.in_turn(session, &what, check).await?);
+        self.grant(session, self.in_turn(session, what, check).await?);
         Ok(())
     }
 
@@ -145,7 +146,7 @@ impl Service {
         password: String,
     ) -> Result<(), ServiceError> {
         let check = move |simple: &SimpleAuthenticator| simple.log_in(user, &password);
-        self.grant(session, self.in_turn(session, "", check).await?);
+        self.grant(session, self.in_turn(session, String::new(), check).await?);
         Ok(())
     }
 
@@ -195,34 +196,12 @@ impl Service {
     async fn in_turn<T: Send + 'static>(
         &self,
         session: &Session,
-        what: &str,
+        what: String,
         check: impl FnOnce(&SimpleAuthenticator) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<Option<T>, ServiceError> {
         let Authenticator::Simple(simple) = &*self.options.authenticator else { return Ok(None) };
-        let Some(turn) = self.login_turns.wait(session.client).await else {
-            let why = "too many logins from this address fail: try again later";
-            return Err(ServiceError::Unauthenticated(why.to_owned()));
-        };
         let simple = simple.clone();
-        // The semaphore is never closed.
-        let _check = self.login_turns.checks.acquire().await;
-        // The files are read on a thread that may block.
-        let checked = tokio::task::spawn_blocking(move || check(&simple)).await;
-        let checked = checked.unwrap_or_else(|error| {
-            Err(ServiceError::Internal(format!("a login was given up: {error}")))
-        });
-        match checked {
-            Ok(done) => {
-                turn.end();
-                Ok(Some(done))
-            }
-            Err(error) => {
-                let (client, why) = (session.client, shown(error.text()));
-                log::warn!(target: audit::TARGET, "a login from {client}{what} failed: {why}");
-                turn.end_late();
-                Err(error)
-            }
-        }
+        self.login_turns.judge(session.client, what, move || check(&simple)).await.map(Some)
     }
 }
 
@@ -304,8 +283,15 @@ impl SimpleAuthenticator {
     ) -> Result<bool, ServiceError> {
         let passwords = read_properties(self.password_file.as_deref(), PASSWORDS);
         let passwords = passwords.map_err(ServiceError::Internal)?;
-        Ok(passwords.get(user).is_some_and(|stored| match mode {
-            _ if stored.starts_with(HASH_PREFIX) => is_of_hash(stored, shown),
+        let stored = passwords.get(user);
+        if let Some(hash) = stored.filter(|it| it.starts_with(HASH_PREFIX)) {
+            return Ok(is_of_hash(hash, shown));
+        }
+        // As long as for a user with a hash, so that the time does not tell who there is.
+        if let Some(hash) = passwords.values().find(|it| it.starts_with(HASH_PREFIX)) {
+            black_box(is_of_hash(hash, shown));
+        }
+        Ok(stored.is_some_and(|stored| match mode {
             PasswordMode::Plain => stored == shown,
             PasswordMode::Md5 => stored.eq_ignore_ascii_case(&hex(&Md5::digest(shown.as_bytes()))),
         }))
@@ -370,16 +356,16 @@ const MOST_IDLE: usize = 1024;
 /// Gives each address its turn to log in. However many connections guess passwords, an address
 /// has one guess in each pause; other addresses do not wait for it.
 #[derive(Debug)]
-pub(super) struct LoginTurns {
+pub struct LoginTurns {
     /// By address. Lock: held for a lookup only.
     hosts: Mutex<rank::State, HashMap<IpAddr, Arc<Host>>>,
     /// Bounds the memory and processors that hashes of passwords take.
-    checks: Semaphore,
+    checks: Arc<Semaphore>,
 }
 
 impl Default for LoginTurns {
     fn default() -> Self {
-        Self { hosts: Mutex::default(), checks: Semaphore::new(MOST_CHECKS) }
+        Self { hosts: Mutex::default(), checks: Arc::new(Semaphore::new(MOST_CHECKS)) }
     }
 }
 
@@ -400,6 +386,50 @@ struct Turn {
 }
 
 impl LoginTurns {
+    /// Waits for the turn of an address to guess a password or a token, of which is known whether
+    /// it is right. `false` if it has too few turns for all of its guesses: it must not be told.
+    pub async fn take(&self, address: IpAddr, is_right: bool) -> bool {
+        let Some(turn) = self.wait(address).await else { return false };
+        if is_right {
+            turn.end();
+        } else {
+            turn.end_late();
+        }
+        true
+    }
+
+    /// Has a login checked in its turn, on a thread that may block. Once the check has begun it is
+    /// logged if it fails, and holds its turn until its end, whether or not the client stays.
+    async fn judge<T: Send + 'static>(
+        &self,
+        client: IpAddr,
+        what: String,
+        check: impl FnOnce() -> Result<T, ServiceError> + Send + 'static,
+    ) -> Result<T, ServiceError> {
+        let Some(turn) = self.wait(client).await else {
+            let why = "too many logins from this address fail: try again later";
+            return Err(ServiceError::Unauthenticated(why.to_owned()));
+        };
+        // The semaphore is never closed.
+        let permit = Arc::clone(&self.checks).acquire_owned().await;
+        let judged = tokio::task::spawn_blocking(move || {
+            let checked = check();
+            drop(permit);
+            match &checked {
+                Ok(_) => turn.end(),
+                Err(error) => {
+                    let why = shown(error.text());
+                    log::warn!(target: audit::TARGET, "a login from {client}{what} failed: {why}");
+                    turn.end_late();
+                }
+            }
+            checked
+        });
+        judged.await.unwrap_or_else(|error| {
+            Err(ServiceError::Internal(format!("a login was given up: {error}")))
+        })
+    }
+
     /// Waits for the turn of an address, without a thread. `None` after [`MOST_WAIT`], or at once
     /// if [`MOST_WAITING`] wait already after a failed login.
     async fn wait(&self, address: IpAddr) -> Option<Turn> {
@@ -506,6 +536,31 @@ mod tests {
         for login in logins {
             assert!(login.await.unwrap());
         }
+    }
+
+    #[tokio::test]
+    async fn a_login_whose_client_leaves_is_led_to_its_end() {
+        let turns = Arc::new(LoginTurns::default());
+        let address = IpAddr::from([10, 0, 0, 1]);
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let (gate, opened) = std::sync::mpsc::channel::<()>();
+        let check = move || {
+            begun.send(()).unwrap();
+            opened.recv().unwrap();
+            Err::<(), _>(ServiceError::Unauthenticated("wrong".to_owned()))
+        };
+        let judging = Arc::clone(&turns);
+        let login = tokio::spawn(async move { judging.judge(address, String::new(), check).await });
+        has_begun.await.unwrap();
+        login.abort();
+        assert!(login.await.unwrap_err().is_cancelled());
+        let host = Arc::clone(&turns.hosts.lock()[&address]);
+        assert!(host.turn.try_lock().is_err());
+        assert_eq!(turns.checks.available_permits(), MOST_CHECKS - 1);
+        gate.send(()).unwrap();
+        drop(host.turn.lock().await);
+        assert!(host.has_failed.load(Ordering::Relaxed));
+        assert_eq!(turns.checks.available_permits(), MOST_CHECKS);
     }
 
     #[tokio::test(start_paused = true)]

@@ -30,7 +30,7 @@ pub use checks::{
 };
 pub use describe::NodeView;
 pub use error::ServiceError;
-pub use login::{Access, Authenticator, Grants, SimpleAuthenticator, hash_password};
+pub use login::{Access, Authenticator, Grants, LoginTurns, SimpleAuthenticator, hash_password};
 pub use requests::{CallRequests, Failure, ProtocolNames, ProtocolRequests, Request, Requests};
 pub use rows::{RowRanges, RowsByKey, RowsByRange, SMALL_ANSWER_BYTES, cost};
 pub use slow::{SlowRequest, SlowRequests};
@@ -47,6 +47,7 @@ use crate::base::latest::Latest;
 use crate::base::limited_log::LimitedLog;
 use crate::base::lock::{Mutex, rank};
 use crate::config::Settings;
+use crate::config::settings::SYSTEM_KEYSPACE;
 use crate::coordinator::{Coordinator, CoordinatorError, RegisterError};
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
@@ -54,7 +55,6 @@ use crate::model::schema::Schema;
 use crate::model::slice::RowSlice;
 use crate::schema::{ChangeError, Definitions, REGISTER_NAME, SchemaRegister};
 use futures_util::TryFutureExt;
-use login::LoginTurns;
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -175,6 +175,15 @@ impl Service {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Fails unless the connection may read all keyspaces.
+    pub fn check_reads_all(&self, session: &Session) -> Result<(), ServiceError> {
+        self.check_login(session)?;
+        let keyspaces = self.options.schema.keyspaces().into_iter();
+        keyspaces
+            .filter(|keyspace| keyspace != SYSTEM_KEYSPACE)
+            .try_for_each(|keyspace| self.check_access(session, &keyspace, Access::Read))
     }
 
     /// The context of a request. It holds the memory of the answer, so it has to be kept until that

@@ -6,6 +6,7 @@ use crate::server::client::{CallError, Client, Transport, Value};
 use crate::server::{Options, Server, configure, program, reconfigure, serve};
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 /// Fields of the exceptions: of `login`, and of the data calls.
@@ -248,10 +249,14 @@ fn a_reload_gives_connections_the_rights_of_the_changed_file() {
     reconfigure(directory.path(), &Options::default().with("KeyspaceRights", "true"));
     fs::write(directory.path().join("access"), format!("{KEYSPACE}.<ro>=jsmith\n")).unwrap();
     client.insert("key", path, b"value", 2).unwrap();
+    let passwords = directory.path().join("passwd");
+    fs::set_permissions(&passwords, fs::Permissions::from_mode(0o644)).unwrap();
     let reload = nodetool(admin_address(directory.path()), &["reload"]);
     let changed = "changed: KeyspaceRights: false -> true\n\
-                   changed: the file of access.properties, as it is now\n";
-    assert_eq!(String::from_utf8_lossy(&reload.stdout), changed);
+                   changed: the file of access.properties, as it is now\n\
+                   note: passwd.properties: all users of this machine can read ";
+    let told = String::from_utf8_lossy(&reload.stdout);
+    assert!(told.starts_with(changed), "{told}");
     let refused = format!("User jsmith may only read keyspace {KEYSPACE}");
     assert_declared(client.insert("key", path, b"value", 3), INVALID_REQUEST, &refused);
     let log = server.log();
@@ -307,7 +312,10 @@ fn a_password_that_the_command_has_set_is_kept_as_a_hash() {
     let passwords = fs::read_to_string(&file).unwrap();
     assert!(passwords.starts_with("jsmith=havebadpass\nElvis\\ Presley=$argon2id$"), "{passwords}");
     let mut client = Client::connect(server.thrift_address());
-    client.login(KEYSPACE, &credentials("Elvis Presley", "graceland4ever")).unwrap_err();
+    for (user, password) in [("Elvis Presley", "graceland4ever"), ("unknown", "all shook up")] {
+        client.login(KEYSPACE, &credentials(user, password)).unwrap_err();
+    }
+    client.login(KEYSPACE, &credentials("jsmith", "all shook up")).unwrap_err();
     client.login(KEYSPACE, &credentials("Elvis Presley", "all shook up")).unwrap();
     client.login(KEYSPACE, &credentials("jsmith", "havebadpass")).unwrap();
     assert!(passwords.ends_with("\nJos\u{e9}=secret\n"), "{passwords}");

@@ -427,3 +427,36 @@ fn a_low_limit_of_open_files_is_told_at_the_start() {
     assert!(server.log().contains(told), "{}", server.log_end());
     assert!(server.log().contains("Raise `ulimit -n` or LimitNOFILE to 10256"));
 }
+
+#[test]
+fn files_with_secrets_that_everybody_can_read_are_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let options = plain_families()
+        .with("AdminToken", "open sesame")
+        .with("TlsKeyFile", path("key").to_str().unwrap())
+        .with("Authenticator", "org.apache.cassandra.auth.SimpleAuthenticator");
+    configure(directory.path(), &options);
+    let files = [
+        ("AdminToken", path("storage-conf.xml")),
+        ("TlsKeyFile", path("key")),
+        ("passwd.properties", path("passwd")),
+    ];
+    fs::write(path("key"), "").unwrap();
+    fs::write(path("passwd"), "jsmith=havebadpass").unwrap();
+    for mode in [0o644, 0o640] {
+        for (_, file) in &files {
+            fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let mut check = Command::new(program());
+        check.arg("check-config").arg(directory.path());
+        let properties = format!("-Dpasswd.properties={}", path("passwd").display());
+        let checked = check.arg(properties).output().unwrap();
+        let said = String::from_utf8_lossy(&checked.stderr);
+        for (what, file) in &files {
+            let file = file.display();
+            let warning = format!("{what}: all users of this machine can read {file}: chmod o-rwx");
+            assert_eq!(said.contains(&warning), mode == 0o644, "{said}");
+        }
+    }
+}

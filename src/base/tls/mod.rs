@@ -25,7 +25,6 @@ use rustls::{
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -136,11 +135,6 @@ impl Tls {
         first.transpose().map_err(|why| format!("{name}: {why}"))?;
         let certificate = name;
         let (name, pem) = read("TlsKeyFile", &options.key, wanting)?;
-        if let Some(key) = options.key.as_deref().and_then(|path| path.metadata().ok())
-            && key.mode() & 0o007 != 0
-        {
-            log::warn!("{name}: all users of this machine can read it: chmod 600");
-        }
         let key = PrivateKeyDer::from_pem_slice(&pem);
         let key = key.map_err(|why| format!("{name}: no private key in PEM form: {why}"))?;
         let wrong = |why: rustls::Error| format!("{name} does not go with the certificate: {why}");

@@ -71,8 +71,9 @@ impl<R: WireType, E: Encode<R>> Encode<R> for Held<E> {
 }
 
 /// The methods with the functions that answer them. Reads, writes, and others for users need a
-/// login where logins are needed, and reads and writes the right to do so in their keyspace; a read
-/// ends when the time for a request is over. Open ones cannot fail.
+/// login where logins are needed, reads and writes the right to do so in their keyspace, and the
+/// others the right to read all of them; a read ends when the time for a request is over. Open ones
+/// cannot fail.
 macro_rules! methods {
     ($($kind:ident $method:ident($args:ident) -> $result:ty = $function:expr;)*) => { $(
         async fn $method(
@@ -112,7 +113,7 @@ macro_rules! answer {
     }};
     (user $method:ident $calls:ident $session:ident $args:ident $function:expr) => {
         answer!(told $method $calls $session async {
-            $calls.service.check_login($session)?;
+            $calls.service.check_reads_all($session)?;
             ($function)($calls, $args).await
         })
     };

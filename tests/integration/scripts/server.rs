@@ -241,7 +241,7 @@ impl Place {
             }
             Command::Hangup => {
                 let server = self.server.as_ref().ok_or("there is no server")?;
-                let reads = || server.log().matches(" was read again").count();
+                let reads = || server.log().matches("reload by SIGHUP: ").count();
                 let before = reads();
                 server.hang_up();
                 for _ in 0..1500 {
