@@ -1,9 +1,9 @@
 #!/bin/sh
 # Sends a backup of the node on this host to a restic repository.
 #
-#   backup.sh snapshot    a snapshot, the archive of the commit log and the configuration; then the
-#                         repository is checked, and old backups are removed
-#   backup.sh log         the archive and the configuration
+#   backup.sh snapshot    a snapshot, the archive of the commit log, the configuration and the options
+#                         of the service; then the repository is checked, and old backups are removed
+#   backup.sh log         the same without a snapshot
 #
 # Run it in the working directory of the server, as a user that may read its files. Settings are in
 # the environment: RESTIC_REPOSITORY, RESTIC_PASSWORD_FILE and others of restic, and
@@ -21,15 +21,17 @@ directories() {
         xargs -d '\n' realpath -m
 }
 
-# Clears the snapshot, also one that a killed backup has left.
+# Clears the snapshot, also one that a killed backup has left. Others may have a tag that is longer.
 clear_snapshot() {
-    if alexandra snapshot list --config "$config" | grep -q -e '-backup\b'; then
+    if alexandra snapshot list --config "$config" | grep -q -E ' [0-9]+-backup '; then
         alexandra snapshot clear --config "$config" --name backup >/dev/null
     fi
 }
 
 send() {
-    printf '%s\n' "$config" "$archive" "$@" |
+    options=/etc/default/cassandra
+    [ -r "$options" ] || options=
+    printf '%s\n' "$config" "$archive" ${options:+"$options"} "$@" |
         restic backup --quiet --host "$host" --tag "alexandra-$kind" --files-from-verbatim -
 }
 
@@ -48,7 +50,7 @@ clear_snapshot
 # shellcheck disable=SC2086 # Several options.
 alexandra nodetool ${NODETOOL:-} snapshot backup
 folders=$(directories DataFileDirectories |
-    xargs -d '\n' -I {} find {} -path '*/snapshots/*-backup' -prune)
+    xargs -d '\n' -I {} find {} -regex '.*/snapshots/[0-9]+-backup' -prune)
 [ -n "$folders" ] || { echo "the node at nodetool is not that of $config" >&2; exit 1; }
 send "$folders"
 clear_snapshot

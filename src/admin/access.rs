@@ -1,8 +1,8 @@
 //! Rights to look and to change something.
 //!
 //! Everybody who reaches the port may look. A change needs the token of `AdminToken`. Without one,
-//! changes come from the machine itself only. With one, `AdminTokenRequired` can exempt the machine
-//! itself: a proxy there may send requests of others without a sign of it, so that it takes the
+//! changes come over the loopback interface only. With one, `AdminTokenRequired` can exempt that
+//! interface: a proxy there may send requests of others without a sign of it, so that it takes the
 //! word of the operator that none does. Neither is meant for pages in a browser, which can
 //! send requests to this machine as well:
 //!
@@ -44,8 +44,8 @@ const FOREIGN_ORIGIN: Refusal =
     (StatusCode::FORBIDDEN, "pages of other servers may not change anything here, nor see rows");
 const NO_TOKEN_CONFIGURED: Refusal = (
     StatusCode::FORBIDDEN,
-    "changes from other machines need a token, and this server has none: set AdminToken in its \
-     storage-conf.xml, or send the request from the machine itself",
+    "changes need a token unless they come over the loopback interface, and this server has none: \
+     set AdminToken in its storage-conf.xml",
 );
 const TOKEN_MISSING: Refusal =
     (StatusCode::UNAUTHORIZED, "changes need the token of AdminToken: send it as a Bearer token");

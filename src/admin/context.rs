@@ -10,6 +10,7 @@ use super::ring_report::HintState;
 use crate::base::clock::Clock;
 use crate::base::latest::Latest;
 use crate::base::machine;
+use crate::base::tls::Tls;
 use crate::config::Settings;
 use crate::config::rack_file::RackFileSource;
 use crate::net::tcp::TcpTransport;
@@ -58,6 +59,8 @@ pub struct AdminContext {
     pub requests: Arc<Requests>,
     /// Connections of clients.
     pub traffic: Arc<Traffic>,
+    /// Certificates.
+    pub tls: Arc<Latest<Tls>>,
 }
 
 /// Whether a node can serve.

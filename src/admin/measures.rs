@@ -209,11 +209,19 @@ pub(super) const COMMIT_LOG: [Measure<((u64, usize), Moved)>; 4] = [
     }),
 ];
 
-/// Of each directory of data, and that of the commit log: free bytes and all.
+/// Of each directory of data, and those of the commit log, its archive and the hints: free bytes
+/// and all.
 pub(super) const DISKS: [Measure<(u64, u64)>; 2] = [
     gauge("free_bytes", "Room in the file system of a directory", |(free, _)| *free),
     gauge("size_bytes", "Size of this file system", |(_, all)| *all),
 ];
+
+/// Of the certificate of this node, where a port has TLS: its end.
+pub(super) const TLS: [Measure<u64>; 1] = [gauge(
+    "certificate_end_seconds",
+    "Time since 1970 at which the first certificate of the file ends",
+    |end| *end,
+)];
 
 /// Of connections of clients.
 pub(super) const CLIENTS: [Measure<TrafficTotals>; 7] = [
@@ -382,6 +390,7 @@ mod tests {
             rows(own("", ""), &FLUSHES),
             rows(own("", ""), &COMPACTIONS),
             rows(own("disk", "`directory`"), &DISKS),
+            rows(own("tls", "`file`"), &TLS),
             rows(own("pool", "`pool`"), &POOLS),
             rows(own("peer", "`peer`"), &ENDPOINTS),
             rows(own("peer", "`peer`"), &PEERS),

@@ -6,7 +6,7 @@ use super::context::AdminContext;
 use super::measures::{
     BUILD, CLIENTS, COMMIT_LOG, COMPACTIONS, DISKS, DROPPED, ENDPOINTS, FAILURES, FAMILIES,
     FLUSHES, FamilyNow, HINTS, MESSAGES, Measure, Moved, NODE, PEERS, POOLS, PROCESS, Process,
-    REQUESTS, STATE, State, TROUBLES, Times, Value,
+    REQUESTS, STATE, State, TLS, TROUBLES, Times, Value,
 };
 use super::report::Family;
 use crate::base::histogram::{BUCKET_OFFSETS, Histogram};
@@ -21,9 +21,10 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use std::borrow::Borrow;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The text forms of metrics.
@@ -136,6 +137,8 @@ impl Collector for NodeCollector {
         self.encode_node(encoder)?;
         self.encode_disk(encoder)?;
         encode_each(encoder, &CLIENTS, &context.traffic.totals())?;
+        let end = context.tls.certificate_end().map(|(file, end)| (vec![("file", file)], end));
+        encode_all(encoder, "tls", &TLS, end.as_slice())?;
         self.encode_requests(encoder)?;
         let messages = context.messages();
         encode_each(encoder, &MESSAGES, &messages)?;
@@ -185,7 +188,11 @@ impl NodeCollector {
         encode_each(encoder, &FLUSHES, &Moved::from(storage.flushes()))?;
         let log = (storage.log_size(), Moved::from(storage.log_syncs()));
         encode_each(encoder, &COMMIT_LOG, &log)?;
-        let disks = storage.directories().filter_map(|directory| {
+        let others = &context.settings.directories;
+        let others = [Some(&others.hints), others.commit_log_archive.as_ref()];
+        let others = others.into_iter().flatten().map(PathBuf::as_path);
+        let directories: BTreeSet<&Path> = storage.directories().chain(others).collect();
+        let disks = directories.into_iter().filter_map(|directory| {
             let labels = vec![("directory", directory.display().to_string())];
             Some((labels, machine::disk_bytes(directory)?))
         });

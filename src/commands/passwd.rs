@@ -1,5 +1,6 @@
 //! `alexandra passwd`: passwords of users, as hashes.
 
+use super::offline::is_root;
 use super::output::{self, Failure};
 use crate::config::java_properties;
 use crate::service::hash_password;
@@ -48,7 +49,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let new = replaced(&old, user, &line).map_err(|error| failed(&error))?;
     // A link stays one.
     let target = fs::canonicalize(file);
+    let is_new = target.is_err();
     write_atomically(target.as_ref().unwrap_or(file), &new).map_err(|error| failed(&error))?;
+    if is_new && is_root() {
+        let file = file.display();
+        complain!("note: {file} is new, and root's alone: chown it to the user of the server");
+    }
     say!("{user} has a new password, which counts from the next login");
     Ok(output::finish(ExitCode::SUCCESS))
 }

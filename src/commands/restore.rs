@@ -1,6 +1,8 @@
 //! `alexandra restore`: brings a stopped server's data back to a snapshot, and on to a time.
 
-use super::offline::{ConfigArguments, check_keyspace, components, load_settings, quote, quoted};
+use super::offline::{
+    ConfigArguments, check_keyspace, check_user, components, load_settings, quote, quoted,
+};
 use super::output::{self, FAILED, Failure};
 use super::serve::start_logging;
 use crate::base::fs::OsFileSystem;
@@ -55,6 +57,9 @@ fn parse_time(text: &str) -> Result<UtcTime, String> {
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     start_logging("warn");
     let configured = load_settings(arguments.config.config.as_deref())?;
+    if !arguments.dry_run {
+        check_user(&configured)?;
+    }
     let (directories, name) = (&configured.directories.data, Some(&*arguments.snapshot));
     let keyspace = arguments.keyspace.as_deref();
     let snapshots = snapshot::find(&OsFileSystem, directories, keyspace, name);

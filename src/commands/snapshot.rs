@@ -1,7 +1,7 @@
 //! `alexandra snapshot`: snapshots of a server without its admin side.
 
 use super::nodetool::render_snapshots;
-use super::offline::{ConfigArguments, check_keyspace, components};
+use super::offline::{ConfigArguments, check_keyspace, check_user, components};
 use super::output::{self, FAILED, Failure};
 use super::serve::start_logging;
 use crate::base::fs::OsFileSystem;
@@ -94,6 +94,7 @@ fn take(
     keyspace: Option<&str>,
     tag: Option<&str>,
 ) -> Result<Vec<Snapshot>, Failure> {
+    check_user(settings)?;
     let options = NodeOptions { seed: fastrand::u64(..), ..NodeOptions::default() };
     let setup = StorageSetup::new(settings, &options).map_err(Failure::new)?;
     let storage = setup.open(components()).map_err(Failure::new)?;

@@ -76,6 +76,12 @@ pub(super) fn admin(
         is_possible.then_some(is_required).ok_or_else(|| value.refuse(text))
     });
     let address = doc.setting("AdminAddress", loopback, |value| resolve(machine, value));
+    let is_local = address.is_unspecified() || address.to_canonical().is_loopback();
+    if let Some(source) = doc.sources.get("AdminAddress").filter(|_| !is_local && !is_set) {
+        let text = "AdminAddress: nobody can change anything there without an AdminToken: only \
+                    changes over the loopback interface need none";
+        doc.notes.warn(source.line, text.to_owned());
+    }
     let port = match jmx_port {
         Some(port) => doc.setting("AdminPort", port, Value::port),
         None => doc.port("AdminPort"),

@@ -290,6 +290,7 @@ impl Node {
             service: Arc::clone(&self.service),
             requests: Arc::clone(&self.client_ports.requests),
             traffic: self.client_ports.traffic(),
+            tls: Arc::clone(tls),
         };
         let running = server.start(context, Guard::new(tls, Port::Admin));
         self.admin = Some(running.map_err(NodeError::Admin)?);

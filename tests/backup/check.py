@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -118,7 +119,7 @@ class Machine:
     def no_snapshot_is_left(self):
         """Fails if a backup has left its snapshot on this machine."""
         listed = self.run("alexandra", "snapshot", "list", "--config", self.node.config)
-        if "-backup" in listed:
+        if re.search(r" \d+-backup ", listed):
             raise Failed(f"a snapshot was left:\n{listed}")
 
     def segments(self):
@@ -146,6 +147,10 @@ def check(machine):
     with load.connect(machine.node) as client:
         history = History(client)
         history.write(4000)
+        # Those of an operator, with tags that are nearly that of the backup.
+        others = ["before-backup", "backup-2"]
+        for tag in others:
+            (machine.node.directory / f"data/data/Keyspace1/snapshots/1-{tag}").mkdir(parents=True)
         first = machine.backup("snapshot")
         history.write(400)
         if machine.backup("snapshot") > first // 2:
@@ -159,6 +164,9 @@ def check(machine):
         history.write(20)
     machine.lose()
     restore = machine.fetch()
+    for tag in others:
+        if list(machine.node.directory.rglob(f"*-{tag}")):
+            raise Failed(f"the snapshot {tag} of an operator was sent")
     refused = machine.attempt(*restore)
     if not refused.returncode or refused.stdout.count(".alog") != 1:
         raise Failed(f"the lost segment was not named: {refused.stdout}")

@@ -1,6 +1,7 @@
 //! The program under the name `cassandra`: a server that leaves its terminal, its process id and
 //! its log file, and the environment of old setups.
 
+use crate::admin::{admin_address, nodetool};
 use crate::server::calls::{Path as ColumnPath, STANDARD, plain_families};
 use crate::server::client::Client;
 use crate::server::{Options, Server, configure, program, reconfigure};
@@ -253,8 +254,10 @@ fn a_log_file_of_the_configuration_comes_before_that_of_log4j() {
     let options = plain_families().with("LogFile", "own.log");
     let installation = Installation::new(&options, "");
     installation.assert_starts(&mut installation.script(&["-p", "pid"]));
+    assert!(nodetool(admin_address(&installation.path("conf")), &["flush"]).status.success());
     installation.stop();
     let log = fs::read_to_string(installation.path("own.log")).unwrap();
+    assert!(log.contains(") alexandra::audit: POST /api/v1/flush of 127.0.0.1: 200"), "{log}");
     assert!(log.contains(" INFO [main] 20") && log.contains("SIGTERM: stopping"), "{log}");
     assert!(!installation.path("log").exists());
 }

@@ -11,6 +11,7 @@ use alexandra::client::Client as ThriftClient;
 use alexandra::thrift::idl::{ColumnPath as StoredAt, ConsistencyLevel, GetArgs, InsertArgs};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    date_time_ymd,
 };
 use rustls::StreamOwned;
 use std::fs;
@@ -188,7 +189,19 @@ fn certificates_and_modes_change_without_a_restart() {
     assert!(said(&refused).contains("nothing has changed: TlsKeyFile"), "{refused:?}");
     assert!(ask(&old).status.success());
 
-    // The same authority, and a new certificate.
+    // The same authority, and a certificate that has ended.
+    let mut ended = CertificateParams::default();
+    ended.not_after = date_time_ymd(2010, 1, 1);
+    authority.write_as(&ended, directory.path());
+    assert!(nodetool(admin, &["reload"]).status.success());
+    assert!(server.log().contains("renew it, then reload"), "{}", server.log());
+    let (mut metrics, mut text) = (connect(admin), String::new());
+    metrics.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    metrics.read_to_string(&mut text).unwrap();
+    let file = files.certificate.display();
+    let end = format!("alexandra_tls_certificate_end_seconds{{file=\"{file}\"}} 1262304000\n");
+    assert!(text.contains(&end), "{text}");
+    // A new one.
     authority.write(directory.path());
     let renewed = said(&nodetool(admin, &["reload"]));
     assert!(renewed.contains("the files of TLS, as they are now"), "{renewed}");

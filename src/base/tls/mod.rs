@@ -29,6 +29,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+/// Time before its end from which a certificate is warned of.
+const WARNED_SECONDS: u64 = 30 * 24 * 3600;
+
 /// Use of TLS at a port.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Mode {
@@ -103,6 +106,8 @@ pub struct Tls {
     options: Options,
     /// Content of the files.
     files: Vec<Vec<u8>>,
+    /// End of the first certificate that ends, in seconds since 1970.
+    end: Option<u64>,
     clients: Option<Arc<ServerConfig>>,
     nodes: Option<Nodes>,
 }
@@ -133,6 +138,10 @@ impl Tls {
         let chain = certificates(&pem).map_err(|why| format!("{name}: {why}"))?;
         let first = chain.first().map(ParsedCertificate::try_from);
         first.transpose().map_err(|why| format!("{name}: {why}"))?;
+        let end = chain.iter().filter_map(end_of_validity).min();
+        if end.is_some_and(|end| end < UnixTime::now().as_secs() + WARNED_SECONDS) {
+            log::warn!("{name}: it ends in less than 30 days, or has ended: renew it, then reload");
+        }
         let certificate = name;
         let (name, pem) = read("TlsKeyFile", &options.key, wanting)?;
         let key = PrivateKeyDer::from_pem_slice(&pem);
@@ -149,7 +158,12 @@ impl Tls {
         } else {
             None
         };
-        Ok(Self { options: options.clone(), files, clients, nodes })
+        Ok(Self { options: options.clone(), files, end, clients, nodes })
+    }
+
+    /// The file of the certificate, and the seconds since 1970 at which it ends.
+    pub fn certificate_end(&self) -> Option<(String, u64)> {
+        Some((self.options.certificate.as_ref()?.display().to_string(), self.end?))
     }
 
     fn mode(&self, port: Port) -> Mode {
@@ -270,6 +284,11 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
         Ok(chain) if chain.is_empty() => Err("no certificate in PEM form".to_owned()),
         read => read.map_err(|why| format!("no certificate in PEM form: {why}")),
     }
+}
+
+fn end_of_validity(certificate: &CertificateDer<'_>) -> Option<u64> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    parsed.validity().not_after.timestamp().try_into().ok()
 }
 
 fn authority(pem: &[u8]) -> Result<RootCertStore, String> {

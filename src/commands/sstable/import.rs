@@ -8,6 +8,7 @@ use super::target::{
 use super::to_original::is_whole;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::fs::{FileSystem, OsFileSystem};
+use crate::commands::offline::check_user;
 use crate::commands::progress::Progress;
 use crate::config::Settings;
 use crate::config::settings::{ColumnFamilySettings, Release};
@@ -64,6 +65,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool, ToolError> {
         tell(&imported, std::slice::from_ref(output));
         return Ok(true);
     }
+    check_user(&settings).map_err(|failure| failure.text)?;
     create_directories(&settings)?;
     let configured = Configured::lock(settings)?;
     if is_table(source) {

@@ -7,6 +7,7 @@ use super::target::{
 use super::verify::{OTHER_FILE, print, verify_file, verify_original_file, verify_table};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::fs::FileSystem;
+use crate::commands::offline::check_user;
 use crate::commands::progress::Progress;
 use crate::config::settings::ColumnFamilySettings;
 use crate::model::schema::ColumnFamilySchema;
@@ -59,7 +60,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool, ToolError> {
                     --config and the column family, or another file by --output";
         return Err(text.into());
     }
-    let configured = config.open()?;
+    let settings = config.load()?;
+    check_user(&settings).map_err(|failure| failure.text)?;
+    let configured = Configured::lock(settings)?;
     let mut is_sound = true;
     for family in families(&configured.settings, targets)? {
         let options = writer_options(&configured.settings, &family);

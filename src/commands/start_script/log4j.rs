@@ -4,6 +4,7 @@
 use super::super::log_file::{LogPlan, NamedFile};
 use super::super::output::Failure;
 use super::super::serve::START_FAILED;
+use crate::base::audit;
 use crate::config::{LogFile, java_properties};
 use env_logger::fmt::Formatter;
 use jiff::Zoned;
@@ -53,18 +54,22 @@ pub(super) fn plan(configuration: &Path, in_foreground: bool) -> Result<LogPlan,
     })
 }
 
-/// Prints a line as `%5p [%t] %d{ISO8601} %F (line %L) %m%n` does.
+/// Prints a line as `%5p [%t] %d{ISO8601} %F (line %L) %m%n` does. An audit line has its target
+/// before the message.
 fn print_line(to: &mut Formatter, record: &Record<'_>) -> io::Result<()> {
     let thread = std::thread::current();
     let file = record.file().unwrap_or("?");
+    let is_audit = record.target() == audit::TARGET;
     writeln!(
         to,
-        "{:>5} [{}] {} {} (line {}) {}",
+        "{:>5} [{}] {} {} (line {}) {}{}{}",
         record.level(),
         thread.name().unwrap_or("?"),
         Zoned::now().strftime("%Y-%m-%d %H:%M:%S,%3f"),
         file.strip_prefix("src/").unwrap_or(file),
         record.line().unwrap_or_default(),
+        if is_audit { audit::TARGET } else { "" },
+        if is_audit { ": " } else { "" },
         record.args()
     )
 }

@@ -63,6 +63,9 @@ fn metrics_are_there_for_prometheus() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in:\n{text}");
     }
+    let of_hints =
+        |it: &str| it.starts_with("alexandra_disk_free_bytes{") && it.contains("hints\"}");
+    assert!(text.lines().any(of_hints), "{text}");
     assert!(text.ends_with("# EOF\n"));
     let head = ["GET /metrics HTTP/1.1", "Host: localhost", "Accept: text/plain;version=0.0.4"];
     let (_, old) = node.request(&head, "");
