@@ -6,6 +6,7 @@ use crate::server::client::Client;
 use crate::server::{Options, Server, configure, program};
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::chown;
 use std::path::Path as FilePath;
 use std::process::Command;
 use std::thread;
@@ -108,6 +109,19 @@ fn a_dry_run_creates_nothing_where_no_server_has_run() {
     assert_eq!(names(&to.path().join("data")), ["Keyspace1"]);
     assert_eq!(names(&to.path().join("data/Keyspace1")), ["snapshots"]);
     assert_eq!(names(to.path()).len(), 2);
+}
+
+#[test]
+fn root_makes_no_files_that_the_user_of_the_server_could_not_read() {
+    let directory = tempfile::tempdir().unwrap();
+    assert!(Server::start(directory.path(), &plain_families()).stop().success());
+    let take = "alexandra snapshot take --config CONF nightly";
+    succeeds(directory.path(), take, &[]);
+    // Only root can give files away.
+    if chown(directory.path().join("data"), Some(12345), None).is_ok() {
+        let Ended { success, text } = run(directory.path(), take, &[]);
+        assert!(!success && text.contains("Run: runuser -u 12345 -- "), "{text}");
+    }
 }
 
 /// A snapshot has the definitions of its tables. The same command brings them to another server.
