@@ -19,6 +19,8 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
 
 /// Signs certificates.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -109,6 +111,14 @@ fn each_port_takes_what_its_element_allows() {
     let refused = Client::connect(address).describe_version();
     let Err(CallError::Application { why, .. }) = refused else { panic!("{refused:?}") };
     assert!(why.contains("this port takes TLS alone (ThriftTls)"), "{why}");
+    // A request that comes in pieces.
+    let mut pieces = connect(address);
+    pieces.write_all(b"\0\0\0\x1D").unwrap();
+    thread::sleep(Duration::from_millis(100));
+    pieces.write_all(b"\x80\x01\0\x01\0\0\0\x10describe_version\0\0\0\0\0").unwrap();
+    let mut told = Vec::new();
+    pieces.read_to_end(&mut told).unwrap();
+    assert!(String::from_utf8_lossy(&told).contains("this port takes TLS alone"), "{told:?}");
     assert!(!server.log().contains("ERROR"), "{}", server.log());
     let told = trusting(&files.authority, address, "cli", &["--admin-port", "0", "-e", statements]);
     assert!(told.status.success() && said(&told).contains("system"), "{told:?}");
