@@ -14,6 +14,9 @@ const PRINTING: [&str; 4] = ["println!", "eprintln!", "print!", "eprint!"];
 /// Notes to oneself.
 const NOTES: [[&str; 2]; 3] = [["TO", "DO"], ["FIX", "ME"], ["XX", "X"]];
 
+/// Beginnings of lines that a merge leaves where it cannot decide.
+const CONFLICTS: [[&str; 2]; 2] = [["<<<<", "<<< "], [">>>>", ">>> "]];
+
 /// Paths of somebody's machine, and of material that is not part of the project.
 const PLACES: [[&str; 2]; 6] = [
     ["/wo", "rk/"],
@@ -38,6 +41,9 @@ fn in_text(file: &File) -> Vec<Violation> {
                 let what = format!("`{word}`: do it now, or open an issue");
                 found.push(Violation::new(file, number, what));
             }
+        }
+        if CONFLICTS.iter().any(|parts| line.starts_with(&parts.concat())) {
+            found.push(Violation::new(file, number, "a conflict of a merge: decide it"));
         }
         for place in PLACES.map(|parts| parts.concat()) {
             if is_place(line, &place) {
@@ -127,6 +133,13 @@ mod tests {
             assert_eq!(count("src/a.rs", &format!("// {word}")), 1);
             assert_eq!(count("a.sh", &format!("# a{word}")), 0);
         }
+    }
+
+    #[test]
+    fn conflicts_of_merges_are_found() {
+        let [ours, theirs] = CONFLICTS.map(|parts| parts.concat());
+        assert_eq!(count("docs/a.md", &format!("{ours}ours\n=======\n{theirs}theirs\n")), 2);
+        assert_eq!(count("src/a.rs", "/// >>>> a"), 0);
     }
 
     #[test]
