@@ -21,11 +21,16 @@ directories() {
         xargs -d '\n' realpath -m
 }
 
-# Clears the snapshot, also one that a killed backup has left. Others may have a tag that is longer.
+# Prints the folders of the snapshot, one a line. Others may have a tag that is longer.
+folders() {
+    directories DataFileDirectories |
+        xargs -d '\n' -I {} find {} -regex '.*/snapshots/[0-9]+-backup' -prune
+}
+
+# Clears the snapshot, also one that a killed backup has left.
 clear_snapshot() {
-    if alexandra snapshot list --config "$config" | grep -q -E ' [0-9]+-backup '; then
+    [ -z "$(folders)" ] ||
         alexandra snapshot clear --config "$config" --name backup >/dev/null
-    fi
 }
 
 send() {
@@ -49,10 +54,9 @@ trap 'exit 1' INT TERM
 clear_snapshot
 # shellcheck disable=SC2086 # Several options.
 alexandra nodetool ${NODETOOL:-} snapshot backup
-folders=$(directories DataFileDirectories |
-    xargs -d '\n' -I {} find {} -regex '.*/snapshots/[0-9]+-backup' -prune)
-[ -n "$folders" ] || { echo "the node at nodetool is not that of $config" >&2; exit 1; }
-send "$folders"
+found=$(folders)
+[ -n "$found" ] || { echo "the node at nodetool is not that of $config" >&2; exit 1; }
+send "$found"
 clear_snapshot
 restic check --quiet
 # shellcheck disable=SC2086

@@ -47,6 +47,11 @@ const NO_TOKEN_CONFIGURED: Refusal = (
     "changes need a token unless they come over the loopback interface, and this server has none: \
      set AdminToken in its storage-conf.xml",
 );
+const TOKEN_UNKNOWN: Refusal = (
+    StatusCode::FORBIDDEN,
+    "a token was sent, and this server has none: leave it out, or set AdminToken in its \
+     storage-conf.xml",
+);
 const TOKEN_MISSING: Refusal =
     (StatusCode::UNAUTHORIZED, "changes need the token of AdminToken: send it as a Bearer token");
 const TOKEN_WRONG: Refusal = (StatusCode::UNAUTHORIZED, "the token is not that of AdminToken");
@@ -127,6 +132,7 @@ fn may_change(settings: &AdminSettings, peer: IpAddr, headers: &HeaderMap) -> Re
     }
     match (headers.contains_key(AUTHORIZATION), &settings.token) {
         (false, _) if is_loopback && !is_forwarded && !settings.token_is_required => Ok(()),
+        (true, None) if is_loopback && !is_forwarded => Err(TOKEN_UNKNOWN),
         (_, None) => Err(NO_TOKEN_CONFIGURED),
         (false, Some(_)) => Err(TOKEN_MISSING),
         (true, Some(_)) if judge_token(settings, headers) == Some(true) => Ok(()),

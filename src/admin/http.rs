@@ -12,6 +12,7 @@ use crate::base::limited_log::LimitedLog;
 use crate::config::Settings;
 use crate::service::LoginTurns;
 use axum::extract::{Request, State};
+use axum::http::header::AUTHORIZATION;
 use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -54,8 +55,8 @@ struct Guard {
     log: LimitedLog<IpAddr>,
 }
 
-/// Line of the log about a change. It is written even if the client has left, since most changes go
-/// on without one.
+/// Line of the log about a change. It is written even without an answer: if the client has left,
+/// most changes go on.
 struct ChangeLine {
     what: String,
     status: Option<StatusCode>,
@@ -67,7 +68,7 @@ impl Drop for ChangeLine {
         match self.status {
             Some(status) => log::info!(target: audit::TARGET, "{what}: {status}"),
             None => {
-                log::info!(target: audit::TARGET, "{what}: the client left before the answer");
+                log::info!(target: audit::TARGET, "{what}: ended without an answer");
             }
         }
     }
@@ -77,7 +78,7 @@ impl Drop for ChangeLine {
 async fn guard(
     State(guard): State<Arc<Guard>>,
     Extension(peer): Extension<Peer>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let (peer, method) = (peer.address(), request.method().clone());
@@ -86,9 +87,18 @@ async fn guard(
     let acts_as = if path == resources::ROWS { &Method::GET } else { &method };
     // Also where none is needed: the answer may tell whether it is right.
     let has_token = access::judge_token(&guard.settings.admin, request.headers());
-    let may_act = match has_token {
-        Some(is_right) if !guard.turns.take(peer, is_right).await => Err(access::TOO_MANY_TOKENS),
-        _ => access::check(&guard.settings.admin, peer, acts_as, request.headers()),
+    let is_unjudged = match has_token {
+        Some(is_right) => !guard.turns.take(peer, is_right).await,
+        None => false,
+    };
+    // Others who guess keep nobody from looks that need no token.
+    if is_unjudged && acts_as.is_safe() {
+        request.headers_mut().remove(AUTHORIZATION);
+    }
+    let may_act = if is_unjudged && !acts_as.is_safe() {
+        Err(access::TOO_MANY_TOKENS)
+    } else {
+        access::check(&guard.settings.admin, peer, acts_as, request.headers())
     };
     match may_act {
         Ok(()) if acts_as.is_safe() => {
@@ -122,7 +132,6 @@ mod tests {
     use crate::config::Loader;
     use crate::model::comparator::ComparatorRegistry;
     use axum::body::Body;
-    use axum::http::header::AUTHORIZATION;
     use axum::routing::any;
     use hyper::service::Service;
     use hyper_util::service::TowerToHyperService;

@@ -219,7 +219,7 @@ pub(super) const DISKS: [Measure<(u64, u64)>; 2] = [
 /// Of the certificate of this node, where a port has TLS: its end.
 pub(super) const TLS: [Measure<u64>; 1] = [gauge(
     "certificate_end_seconds",
-    "Time since 1970 at which the first certificate of the file ends",
+    "Time since 1970 at which a certificate of the file ends, the first one that does",
     |end| *end,
 )];
 

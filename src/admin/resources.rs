@@ -31,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 /// A resource, used by one method. Everybody may `GET`; the others are changes, on which
 /// [`super::Access`] decides, but for [`ROWS`].
@@ -51,11 +52,14 @@ pub(super) struct Admin {
     pub(super) jobs: Jobs,
     /// Looks at the disk. Anybody may look, and must not keep an operator from a change.
     looks: Jobs,
+    /// The turn to write metrics.
+    rendering: Arc<Semaphore>,
 }
 
 impl Admin {
     pub(super) fn new(context: Arc<AdminContext>) -> Self {
-        Self { context, jobs: Jobs::default(), looks: Jobs::default() }
+        let rendering = Arc::new(Semaphore::new(1));
+        Self { context, jobs: Jobs::default(), looks: Jobs::default(), rendering }
     }
 
     fn schema(&self) -> &Schema {
@@ -623,11 +627,13 @@ async fn read_rack_file(
 async fn prometheus(State(it): State<Admin>, headers: HeaderMap) -> Result<Response, AdminError> {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let format = Format::preferred(accept.unwrap_or_default());
-    // Of a thousand column families it is megabytes, for which other requests need not wait. There
-    // are no more of them at a time than connections.
+    // Of a thousand column families it is megabytes, for which other requests need not wait; those
+    // for metrics do, so that clients that leave do not pile them up. It is never closed.
+    let turn = Arc::clone(&it.rendering).acquire_owned().await;
     let rendering = tokio::task::spawn_blocking(move || {
-        metrics::render(it.context, format)
-            .map_err(|_| AdminError::failed("the metrics cannot be written"))
+        let text = metrics::render(it.context, format);
+        drop(turn);
+        text.map_err(|_| AdminError::failed("the metrics cannot be written"))
     });
     let text = Jobs::join(rendering).await?;
     Ok(([(CONTENT_TYPE, format.content_type())], text).into_response())

@@ -42,7 +42,7 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
         }
     };
     output::text(&describe(&loaded));
-    for warning in node::open_secrets(&loaded.settings, &properties) {
+    for warning in node::file_warnings(&loaded.settings, &properties) {
         complain!("warning: {warning}");
     }
     for fault in node::login_faults(&loaded.settings, &properties) {

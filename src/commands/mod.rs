@@ -84,7 +84,7 @@ fn survive_file_limits() -> io::Result<()> {
     signal(kind).map(drop)
 }
 
-/// Options of the scripts of the original whose names the program has, where they are others.
+/// Commands of old scripts whose options differ from ours.
 fn scripts() -> impl Iterator<Item = clap::Command> {
     sstable::old_tools().into_iter().chain([stress::command_of_old()])
 }

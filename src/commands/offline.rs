@@ -4,12 +4,11 @@ use super::output::Failure;
 use crate::base::clock::SystemClock;
 use crate::base::events::Events;
 use crate::base::fs::OsFileSystem;
-use crate::config::settings::SYSTEM_KEYSPACE;
+use crate::config::settings::{Directories, SYSTEM_KEYSPACE};
 use crate::config::{ConfigErrors, Loader, Settings};
 use crate::model::comparator::ComparatorRegistry;
 use crate::schema;
 use crate::storage::database::Components;
-use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,34 +58,24 @@ pub(super) fn check_keyspace(settings: &Settings, keyspace: Option<&str>) -> Res
     }
 }
 
-/// Refuses root what makes files beside those of another user, whose server could not read them.
+/// Refuses to run as root on another user's data: the server could not read root's files.
 pub(super) fn check_user(settings: &Settings) -> Result<(), Failure> {
-    let found = settings.directories.data.iter().find_map(|it| it.metadata().ok());
-    let owner = found.map_or(0, |it| it.uid());
-    if owner == 0 || !is_root() {
-        return Ok(());
-    }
-    let user = user_name(owner, &fs::read_to_string("/etc/passwd").unwrap_or_default());
+    let Directories { data, commit_log, .. } = &settings.directories;
+    let nearest = |it: &PathBuf| it.ancestors().find_map(|path| path.metadata().ok());
+    let found = data.iter().chain([commit_log]).filter_map(nearest).find(|it| it.uid() != 0);
+    let Some(owned) = found.filter(|_| is_root()) else { return Ok(()) };
     let command: Vec<_> = std::env::args_os().map(|it| quote(&it.to_string_lossy())).collect();
     Err(Failure::new(format_args!(
         "the data belong to another user, whose server could not read new files of root. Run: \
-         runuser -u {user} -- {}",
+         setpriv --reuid {} --regid {} --clear-groups {}",
+        owned.uid(),
+        owned.gid(),
         command.join(" ")
     )))
 }
 
 pub(super) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
-}
-
-/// The name of a user in the text of `/etc/passwd`; the number if it is not there.
-fn user_name(uid: u32, users: &str) -> String {
-    let name = |line: &str| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
-    };
-    users.lines().find_map(name).unwrap_or_else(|| uid.to_string())
 }
 
 /// The machine's files and clock; what happens is logged.
@@ -116,13 +105,6 @@ pub(super) fn quote(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_user_has_a_name_or_a_number() {
-        let users = "root:x:0:0:root:/:/bin/sh\nbroken\ncassandra:x:107:113::/:/bin/false\n";
-        assert_eq!(user_name(107, users), "cassandra");
-        assert_eq!(user_name(113, users), "113");
-    }
 
     #[test]
     fn what_is_shown_can_be_typed() {

@@ -76,7 +76,7 @@ const ENDS: [(&str, &str); 9] = [
     ("restore", "Exit codes: 0; 1 for a failure."),
 ];
 
-/// Writes the pages of the program, and of scripts of the original as which it has other options.
+/// Writes the pages of the program, and of old scripts with options of their own.
 pub(super) fn write_manual(
     arguments: &ManArguments,
     program: Command,

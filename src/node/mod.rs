@@ -493,7 +493,7 @@ fn service(
     (storage, member, ports): (&Arc<Database>, &Arc<Member>, &ClientPorts),
     clock: &Arc<dyn Clock>,
 ) -> Arc<Service> {
-    for warning in open_secrets(settings, &options.properties) {
+    for warning in file_warnings(settings, &options.properties) {
         log::warn!("{warning}");
     }
     for fault in login_faults(settings, &options.properties) {
@@ -676,8 +676,9 @@ pub(crate) fn login_faults(settings: &Settings, properties: &Properties) -> Vec<
     }
 }
 
-/// Warnings about files with secrets that all users of this machine can read.
-pub(crate) fn open_secrets(settings: &Settings, properties: &Properties) -> Vec<String> {
+/// Warnings about files with secrets that all users of this machine can read, and about a
+/// certificate that ends soon.
+pub(crate) fn file_warnings(settings: &Settings, properties: &Properties) -> Vec<String> {
     let password_file =
         properties.password_file().filter(|_| settings.authenticator == AuthenticatorName::Simple);
     let files = [
@@ -691,7 +692,8 @@ pub(crate) fn open_secrets(settings: &Settings, properties: &Properties) -> Vec<
         let path = path.display();
         format!("{what}: all users of this machine can read {path}: chmod o-rwx")
     };
-    open.map(warning).collect()
+    let certificate = Tls::read(&settings.tls).ok().and_then(|tls| tls.warning());
+    open.map(warning).chain(certificate).collect()
 }
 
 fn authenticator(settings: &Settings, properties: &Properties) -> Authenticator {

@@ -6,7 +6,7 @@
 
 use super::fingerprint::fingerprint;
 use super::setup::family_options;
-use super::{Member, NodeOptions, authenticator, login_faults, open_secrets, read_options};
+use super::{Member, NodeOptions, authenticator, file_warnings, login_faults, read_options};
 use crate::base::latest::Latest;
 use crate::base::log_levels;
 use crate::base::tls::Tls;
@@ -156,7 +156,7 @@ impl Reload {
         }
         let saved = self.parts.service.register().configure(&change)?;
         let warnings = file.notes.iter().filter(|note| note.level == NoteLevel::Warning);
-        let open_secrets = open_secrets(&settings, properties);
+        let of_files = file_warnings(&settings, properties);
         let present_tls = &**self.parts.tls;
         let is_renewed = tls != *present_tls && tls.has_options_of(present_tls);
         let renewed = is_renewed.then(|| "the files of TLS, as they are now".to_owned());
@@ -167,7 +167,7 @@ impl Reload {
         let done = Reloaded {
             changed: changed.iter().map(ToString::to_string).chain(renewed).collect(),
             needs_restart: waiting.iter().map(ToString::to_string).collect(),
-            notes: warnings.map(ToString::to_string).chain(open_secrets).collect(),
+            notes: warnings.map(ToString::to_string).chain(of_files).collect(),
             ..self.tell(&change, &saved)
         };
         // Replaced settings are kept in memory, so that equal ones are not taken over.

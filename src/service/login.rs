@@ -18,7 +18,7 @@ use std::fs::File;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::hint::black_box;
 use std::io::{self, Read};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -287,7 +287,7 @@ impl SimpleAuthenticator {
         if let Some(hash) = stored.filter(|it| it.starts_with(HASH_PREFIX)) {
             return Ok(is_of_hash(hash, shown));
         }
-        // As long as for a user with a hash, so that the time does not tell who there is.
+        // As long as for a user with a hash, so that timing does not reveal which users exist.
         if let Some(hash) = passwords.values().find(|it| it.starts_with(HASH_PREFIX)) {
             black_box(is_of_hash(hash, shown));
         }
@@ -386,8 +386,8 @@ struct Turn {
 }
 
 impl LoginTurns {
-    /// Waits for the turn of an address to guess a password or a token, of which is known whether
-    /// it is right. `false` if it has too few turns for all of its guesses: it must not be told.
+    /// Waits for the turn of an address, and ends it: after a pause if its secret was wrong.
+    /// `false` if too many wait: they are not told whether theirs was right.
     pub async fn take(&self, address: IpAddr, is_right: bool) -> bool {
         let Some(turn) = self.wait(address).await else { return false };
         if is_right {
@@ -468,13 +468,15 @@ impl Turn {
     }
 }
 
-/// The address that stands for a host. One host of IPv6 usually has 64 bits of addresses.
+/// The address that stands for a host. One host of IPv6 usually has 64 bits of addresses, and this
+/// one all of the loopback interface.
 fn host(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let [a, b, c, d, ..] = address.segments();
             IpAddr::from([a, b, c, d, 0, 0, 0, 0])
         }
+        IpAddr::V4(address) if address.is_loopback() => IpAddr::from(Ipv4Addr::LOCALHOST),
         address @ IpAddr::V4(_) => address,
     }
 }

@@ -183,7 +183,8 @@ impl Reply<'_> {
     }
 
     /// Answers with an exception; one that the method does not declare becomes an internal error,
-    /// and its cause goes to the log. When every call fails, as on a full disk, a few lines do.
+    /// and its cause goes to the log, unless the client may not do this, and is told so. When every
+    /// call fails, as on a full disk, a few lines do.
     pub(super) fn fail(self, failure: &ServiceError) {
         let version = self.head.version;
         let declared = exception_of(failure)
@@ -196,6 +197,8 @@ impl Reply<'_> {
                 }
                 out.extend_from_slice(&[wire_type::STOP, wire_type::STOP]);
             });
+        } else if let ServiceError::Refused(why) = failure {
+            self.head.protocol_error(why, self.out);
         } else {
             self.reporter.log(
                 log::Level::Error,

@@ -148,7 +148,7 @@ def check(machine):
         history = History(client)
         history.write(4000)
         # Those of an operator, with tags that are nearly that of the backup.
-        others = ["before-backup", "backup-2"]
+        others = ["before-backup", "backup-2", "backup of ann"]
         for tag in others:
             (machine.node.directory / f"data/data/Keyspace1/snapshots/1-{tag}").mkdir(parents=True)
         first = machine.backup("snapshot")

@@ -117,10 +117,23 @@ fn root_makes_no_files_that_the_user_of_the_server_could_not_read() {
     assert!(Server::start(directory.path(), &plain_families()).stop().success());
     let take = "alexandra snapshot take --config CONF nightly";
     succeeds(directory.path(), take, &[]);
+    let place = |name: &str| directory.path().join(name);
     // Only root can give files away.
-    if chown(directory.path().join("data"), Some(12345), None).is_ok() {
-        let Ended { success, text } = run(directory.path(), take, &[]);
-        assert!(!success && text.contains("Run: runuser -u 12345 -- "), "{text}");
+    let refuses = |name: &str| {
+        let is_given = chown(place(name), Some(12345), Some(54321)).is_ok();
+        if is_given {
+            let Ended { success, text } = run(directory.path(), take, &[]);
+            let way_out = "Run: setpriv --reuid 12345 --regid 54321 --clear-groups ";
+            assert!(!success && text.contains(way_out), "{text}");
+            chown(place(name), Some(0), Some(0)).unwrap();
+        }
+        is_given
+    };
+    if refuses("data") {
+        assert!(refuses("commitlog"));
+        // A directory that is not there would be made.
+        fs::rename(place("data"), place("elsewhere")).unwrap();
+        assert!(refuses("."));
     }
 }
 

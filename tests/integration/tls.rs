@@ -204,7 +204,7 @@ fn certificates_and_modes_change_without_a_restart() {
     ended.not_after = date_time_ymd(2010, 1, 1);
     authority.write_as(&ended, directory.path());
     assert!(nodetool(admin, &["reload"]).status.success());
-    assert!(server.log().contains("renew it, then reload"), "{}", server.log());
+    assert!(server.log().contains("has expired: renew it"), "{}", server.log());
     let (mut metrics, mut text) = (connect(admin), String::new());
     metrics.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     metrics.read_to_string(&mut text).unwrap();

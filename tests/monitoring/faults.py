@@ -9,7 +9,7 @@ import subprocess
 import threading
 
 import load
-from ring import wait_for
+from ring import configure, wait_for
 
 
 class Fault:
@@ -85,6 +85,27 @@ def different(nodes):
     node.end()
     node.config.write_text(before.replace("</Keyspace>", family + "</Keyspace>", 1))
     node.start("faketime", "-f", "+30s")
+    yield
+    node.end()
+    node.config.write_text(before)
+    node.start()
+
+
+@contextlib.contextmanager
+def old_certificate(nodes):
+    """A port has TLS, and its certificate ends soon."""
+    node = nodes[1]
+    before = node.config.read_text()
+    certificate, key = (node.directory / name for name in ("node.pem", "node.key"))
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "7",
+         "-subj", "/CN=node", "-out", certificate, "-keyout", key],
+        check=True, capture_output=True,
+    )
+    settings = {"TlsCertificateFile": certificate, "TlsKeyFile": key, "CqlTls": "optional"}
+    node.end()
+    node.config.write_text(configure(before, settings))
+    node.start()
     yield
     node.end()
     node.config.write_text(before)
@@ -185,6 +206,7 @@ FAULTS = [
           ["AlexandraTooManyOpenFiles", "AlexandraClientsTurnedAway"], few_files, ["prlimit"]),
     Fault("a node has another schema and another time",
           ["AlexandraSchemasDiffer", "AlexandraClockWrong"], different, ["faketime"]),
+    Fault("a certificate ends soon", ["AlexandraCertificateEnds"], old_certificate, ["openssl"]),
     Fault("syncs take long", ["AlexandraCommitLogSlow"], slow_disk, ["strace"]),
     Fault("a disk fills up", [
         "AlexandraDiskNearlyFull", "AlexandraTrouble", "AlexandraCompactionsBehind",

@@ -1,5 +1,6 @@
 """Three nodes of a development cluster, and a Prometheus that scrapes them."""
 
+import http.client
 import json
 import os
 import random
@@ -65,7 +66,8 @@ class Ports:
     """Free ports and addresses of this machine."""
 
     def __init__(self):
-        first = random.randrange(20000, 60000, 8)
+        # Below those that connections get by themselves.
+        first = random.randrange(20000, 32000, 8)
         self.thrift, self.cql, self.storage, self.admin, self.prometheus = range(first, first + 5)
         self.network = f"127.{random.randrange(1, 250)}.{random.randrange(1, 250)}"
 
@@ -196,7 +198,7 @@ class Prometheus:
         """Whether it has scraped all nodes."""
         try:
             targets = self._get("targets")["activeTargets"]
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return False
         return [target["health"] for target in targets] == ["up"] * NODES
 

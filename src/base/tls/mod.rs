@@ -139,9 +139,6 @@ impl Tls {
         let first = chain.first().map(ParsedCertificate::try_from);
         first.transpose().map_err(|why| format!("{name}: {why}"))?;
         let end = chain.iter().filter_map(end_of_validity).min();
-        if end.is_some_and(|end| end < UnixTime::now().as_secs() + WARNED_SECONDS) {
-            log::warn!("{name}: it ends in less than 30 days, or has ended: renew it, then reload");
-        }
         let certificate = name;
         let (name, pem) = read("TlsKeyFile", &options.key, wanting)?;
         let key = PrivateKeyDer::from_pem_slice(&pem);
@@ -164,6 +161,15 @@ impl Tls {
     /// The file of the certificate, and the seconds since 1970 at which it ends.
     pub fn certificate_end(&self) -> Option<(String, u64)> {
         Some((self.options.certificate.as_ref()?.display().to_string(), self.end?))
+    }
+
+    /// A warning of the certificate, if it ends soon.
+    pub fn warning(&self) -> Option<String> {
+        let (file, end) = self.certificate_end()?;
+        let is_soon = end < UnixTime::now().as_secs() + WARNED_SECONDS;
+        is_soon.then(|| {
+            format!("TlsCertificateFile: {file} expires within 30 days, or has expired: renew it")
+        })
     }
 
     fn mode(&self, port: Port) -> Mode {

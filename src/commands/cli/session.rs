@@ -491,8 +491,7 @@ impl Range {
         SlicePredicate { column_names: None, slice_range: Some(range) }
     }
 
-    /// Columns that the page before did not have, so many at most: what it ended with may have been
-    /// deleted since.
+    /// At most `left` columns that the previous page lacked; its last column may be deleted by now.
     fn fresh<'a, 'b>(
         &self,
         found: &'a [ColumnOrSuperColumn<'b>],

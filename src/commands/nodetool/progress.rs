@@ -45,7 +45,7 @@ pub(super) fn follow(client: &Client, mut answer: Value) -> Result<Value, Failur
 fn gone(operation: &str) -> Failure {
     Failure::new(format_args!(
         "{operation} is not under way any more, and how it ended is not known: another operation \
-         was begun, or the server started anew. Its log says more"
+         was begun, or the server restarted. Its log says more"
     ))
 }
 

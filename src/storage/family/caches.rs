@@ -17,16 +17,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Wanted sizes of the caches of a column family.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct CacheSizes {
-    keys: CacheSize,
-    rows: CacheSize,
-}
-
-impl From<&FamilyOptions> for CacheSizes {
-    fn from(options: &FamilyOptions) -> Self {
-        Self { keys: options.keys_cached, rows: options.rows_cached }
-    }
+    pub(super) keys: CacheSize,
+    pub(super) rows: CacheSize,
 }
 
 /// Effect of a change of the SSTables on cached rows.
@@ -51,10 +45,22 @@ impl ColumnFamily {
         self.set_cache_sizes(CacheSizes { keys: size(keys), rows: size(rows) });
     }
 
-    pub(super) fn set_cache_sizes(&self, to: CacheSizes) {
+    fn set_cache_sizes(&self, to: CacheSizes) {
         let mut sizes = self.cache_sizes.lock();
         *sizes = to;
         self.resize(to);
+    }
+
+    /// Takes over the sizes that have changed.
+    pub(super) fn follow_cache_sizes(&self, before: &FamilyOptions, now: &FamilyOptions) {
+        let CacheSizes { mut keys, mut rows } = *self.cache_sizes.lock();
+        if now.keys_cached != before.keys_cached {
+            keys = now.keys_cached;
+        }
+        if now.rows_cached != before.rows_cached {
+            rows = now.rows_cached;
+        }
+        self.set_cache_sizes(CacheSizes { keys, rows });
     }
 
     /// Resizes caches for a share of all keys.

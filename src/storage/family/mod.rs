@@ -200,10 +200,7 @@ impl ColumnFamily {
         if options.thresholds() != self.options.thresholds() {
             self.set_compaction_thresholds(options.thresholds());
         }
-        let sizes = CacheSizes::from(&options);
-        if sizes != CacheSizes::from(self.options()) {
-            self.set_cache_sizes(sizes);
-        }
+        self.follow_cache_sizes(self.options(), &options);
         self.schema.set(schema);
         self.options.set(options);
     }

@@ -411,7 +411,7 @@ impl ColumnFamily {
             epoch: 0,
         };
         let thresholds = options.thresholds();
-        let sizes = CacheSizes::from(&options);
+        let sizes = CacheSizes { keys: options.keys_cached, rows: options.rows_cached };
         let family = Self {
             id,
             schema: Latest::new(Arc::clone(schema)),

@@ -74,7 +74,7 @@ fn one_sample_is_taken_at_a_time_and_ends_with_its_client() {
     long.kill().unwrap();
     long.wait().unwrap();
     wait_until("it has ended", || node.change(busy, r#"{"duration_millis": 1}"#).0 == 200);
-    let line = "POST /api/v1/busy-rows of 127.0.0.1: the client left before the answer";
+    let line = "POST /api/v1/busy-rows of 127.0.0.1: ended without an answer";
     wait_until("the log tells of it", || node.server.log().contains(line));
 }
 
