@@ -64,7 +64,8 @@ impl Peer {
 
 /// Forgotten endpoints, which old news must not bring back.
 ///
-/// News of a removed endpoint are ignored for [`RING_DELAY`], while all nodes forget it. After that
+/// News of a removed endpoint are ignored for [`RING_DELAY`], while all nodes forget it, unless it
+/// has started again: it believes in its place until others refuse that. After that
 /// a node of 0.6 takes it back from any peer that has not forgotten it; here it needs news of its
 /// own, newer than what was forgotten. Peers that know less than was forgotten are informed: a part
 /// of the cluster may have missed that the endpoint left.
@@ -122,11 +123,12 @@ impl Forgotten {
         now: Duration,
     ) -> bool {
         let Some(it) = self.endpoints.get(&endpoint) else { return true };
-        let is_news = match (age, &it.known) {
-            (Some(age), Some(known)) => age > known.age(),
-            _ => true,
+        let (is_news, is_new_start) = match (age, &it.known) {
+            (Some(age), Some(known)) => (age > known.age(), age.0 > known.generation),
+            _ => (true, false),
         };
-        is_news && (!it.was_removed || now.saturating_sub(it.at) > RING_DELAY)
+        let is_over = now.saturating_sub(it.at) > RING_DELAY;
+        is_news && (!it.was_removed || is_new_start || is_over)
     }
 
     /// The part of a forgotten state that is newer than this age.
