@@ -152,6 +152,7 @@ impl Operations {
         let running = self.report().filter(|operation| operation.outcome.is_none());
         let mode = match running {
             Some(operation) => operation.mode,
+            None if self.node.stop.is_cancelled() => "Node is drained".to_owned(),
             None if self.is_member() => "Normal".to_owned(),
             None => "Decommissioned".to_owned(),
         };
@@ -176,21 +177,26 @@ impl Operations {
         let operation = self.enlist(kind)?;
         let this = Arc::clone(self);
         tokio::spawn(async move {
-            let done = match request {
-                Operation::Decommission => this.decommission(&operation).await,
-                Operation::Move(token) => this.move_to(Some(token), &operation).await,
-                Operation::Loadbalance => this.move_to(None, &operation).await,
-                Operation::Remove { token, accepts_loss } => {
-                    this.remove(&token, accepts_loss, &operation).await
-                }
-                Operation::Cleanup(keyspace) => this.cleanup(keyspace, &operation).await,
-                Operation::Repair(families, scope) => {
-                    // A large future, which would make that of all others large.
-                    let repair = Box::pin(this.repair(&families, scope, &operation));
-                    let done = operation.stop.run_until_cancelled(repair).await;
-                    done.unwrap_or_else(|| fail("an operator has stopped it"))
+            let work = async {
+                match request {
+                    Operation::Decommission => this.decommission(&operation).await,
+                    Operation::Move(token) => this.move_to(Some(token), &operation).await,
+                    Operation::Loadbalance => this.move_to(None, &operation).await,
+                    Operation::Remove { token, accepts_loss } => {
+                        this.remove(&token, accepts_loss, &operation).await
+                    }
+                    Operation::Cleanup(keyspace) => this.cleanup(keyspace, &operation).await,
+                    Operation::Repair(families, scope) => {
+                        // A large future, which would make that of all others large.
+                        let repair = Box::pin(this.repair(&families, scope, &operation));
+                        let done = operation.stop.run_until_cancelled(repair).await;
+                        done.unwrap_or_else(|| fail("an operator has stopped it"))
+                    }
                 }
             };
+            let done = this.node.stop.run_until_cancelled(work).await.unwrap_or_else(|| {
+                fail("this node was drained, or is stopping: start it anew, and look at the ring")
+            });
             // The operation has the result as well.
             let _: Result<()> = this.end(&operation, done);
         });

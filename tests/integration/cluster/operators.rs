@@ -68,6 +68,19 @@ fn scripts_of_the_time_read_the_ring_and_a_drained_node_is_down() {
 }
 
 #[test]
+fn a_drain_ends_what_the_node_does_to_the_ring() {
+    let cluster = Cluster::start(2, replicated(1));
+    cluster.nodetool(1, &["move", "--no-wait", "12345"]);
+    cluster.nodetool(1, &["drain"]);
+    wait_until("the operation has ended", || {
+        let operation = cluster.nodes[1].ask("ring/operation");
+        operation["error"].as_str().is_some_and(|why| why.contains("this node was drained"))
+    });
+    let told = cluster.nodetool(1, &["streams"]);
+    assert!(told.starts_with("Mode: Node is drained\n"), "{told}");
+}
+
+#[test]
 fn clustertool_tells_replicas_and_keeps_snapshots_of_all_nodes() {
     let cluster = Cluster::start(2, replicated(2));
     let directory = tempfile::tempdir().unwrap();
