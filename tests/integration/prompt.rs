@@ -118,6 +118,13 @@ fn a_person_creates_data_finds_them_and_deletes_them() {
     terminal.press(UP);
     terminal.press(UP);
     terminal.ask("", "value=value");
+    // Lines that come faster than they are run, and some that are pasted as one.
+    let insert = |n: u8| format!("set {STANDARD}['fast']['{n}'] = '{n}'");
+    terminal.press(&format!("{}\r{}\r{}\r", insert(1), insert(2), insert(3)));
+    terminal.press(&format!("\x1b[200~{}\n{}\n\x1b[201~\r", insert(4), insert(5)));
+    (0..5).for_each(|_| terminal.expect("Value inserted."));
+    terminal.expect("cassandra> ");
+    terminal.ask(&format!("count {STANDARD}['fast']"), "5 columns");
     // Words are completed.
     terminal.press("cou\t");
     terminal.expect("count");

@@ -213,7 +213,8 @@ pub(super) fn of_old(mut arguments: Vec<OsString>) -> Vec<OsString> {
 
 /// The original took long options with one dash as well.
 fn long_option(argument: &OsStr) -> Option<OsString> {
-    let name = argument.to_str()?.strip_prefix('-')?;
+    let option = argument.to_str()?.strip_prefix('-')?;
+    let name = option.split_once('=').map_or(option, |(name, _)| name);
     let known = ["host", "port", "framed", "debug", "username", "password", "keyspace"];
-    known.contains(&name).then(|| format!("--{name}").into())
+    known.contains(&name).then(|| format!("--{option}").into())
 }

@@ -1,6 +1,6 @@
 //! The grammar of statements: that of the original, and more of its kind.
 
-use super::lexer::{Kind, Lexed, Span, Token, lex, unquoted};
+use super::lexer::{Kind, Lexed, Lexer, Span, Token, lex, unquoted};
 use super::mistake::Mistake;
 use super::statement::{Family, Name, Part, Path, Property, Slice, Statement, Term, TermKind};
 use crate::thrift::idl::ConsistencyLevel;
@@ -40,6 +40,21 @@ pub(super) fn statements(source: &str) -> Vec<Span> {
     }
     let start = start.or(open.map(|open| open.start));
     found.extend(start.map(|start| start..source.trim_end().len()));
+    found
+}
+
+/// Parts of a text, of one line each unless a statement goes on in the next one.
+pub(super) fn whole_lines(text: &str) -> Vec<&str> {
+    let (mut found, mut start, mut end) = (Vec::new(), 0, 0);
+    let mut lexer = Lexer::default();
+    for line in text.split_inclusive('\n') {
+        end += line.len();
+        let part = &text[start..end];
+        if lexer.read(part).is_none() || end == text.len() {
+            found.push(part);
+            (start, lexer) = (end, Lexer::default());
+        }
+    }
     found
 }
 

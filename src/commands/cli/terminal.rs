@@ -1,7 +1,7 @@
 //! A session with a person at a terminal: editing, history, completion, pager.
 
 use super::completion::Assistant;
-use super::parser::statements;
+use super::parser::{statements, whole_lines};
 use super::session::{Outcome, Session};
 use crate::commands::output::Failure;
 use rustyline::error::ReadlineError;
@@ -55,10 +55,13 @@ pub(super) fn run(session: &mut Session) -> Result<ExitCode, Failure> {
             // Statements work without it.
             let _ = editor.append_history(history);
         }
-        for span in statements(&line) {
-            session.printer.screen.begin(pager());
-            if session.run(&line[span], "") == Outcome::Exit {
-                return Ok(ExitCode::SUCCESS);
+        // Several of them if they were pasted.
+        for part in whole_lines(&line) {
+            for span in statements(part) {
+                session.printer.screen.begin(pager());
+                if session.run(&part[span], "") == Outcome::Exit {
+                    return Ok(ExitCode::SUCCESS);
+                }
             }
         }
     }

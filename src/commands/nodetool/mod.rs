@@ -84,9 +84,9 @@ pub(super) fn of_old(tool: &str, mut arguments: Vec<OsString>) -> Vec<OsString> 
 
 /// 0.5 wrote long options with one dash.
 fn long_option(argument: &OsStr) -> Option<OsString> {
-    match argument.to_str()? {
-        "-host" => Some("--host".into()),
-        "-port" => Some("--port".into()),
+    let option = argument.to_str()?;
+    match option.split_once('=').map_or(option, |(name, _)| name) {
+        "-host" | "-port" => Some(format!("-{option}").into()),
         // Else it would be a port.
         "-pr" => Some("--primary-range".into()),
         _ => None,
