@@ -366,11 +366,28 @@ fn cut(mut text: String) -> (String, bool) {
 /// The bytes of a key: those of bytes are written as text, as in the command line.
 fn parse_key(of_type: &CqlType, text: &str) -> Result<Vec<u8>, String> {
     match of_type {
-        CqlType::Native(Native::Blob) => Ok(text.into()),
+        // As it is shown, or else as text.
+        CqlType::Native(Native::Blob) => {
+            let digits = text.strip_prefix("0x").map(parse_hex);
+            Ok(digits.and_then(Result::ok).unwrap_or_else(|| text.into()))
+        }
         _ => of_type.from_string(text).map_err(|error| error.to_string()),
     }
 }
 
 fn parse_hex(digits: &str) -> Result<Vec<u8>, String> {
     CqlType::Native(Native::Blob).from_string(digits).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_found_as_it_is_shown() {
+        let blob = CqlType::Native(Native::Blob);
+        assert_eq!(parse_key(&blob, "0x00fF").unwrap(), [0, 0xFF]);
+        assert_eq!(parse_key(&blob, "0x00f").unwrap(), b"0x00f");
+        assert_eq!(parse_key(&blob, "00ff").unwrap(), b"00ff");
+    }
 }

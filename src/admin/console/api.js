@@ -53,8 +53,11 @@ export async function metrics() {
 // Keys and names may be longer than an address.
 export const rows = (place) => change('rows', place);
 
+// A timestamp may have more digits than a number here.
+const parse = (text) => JSON.parse(text.replace(/("timestamp":)(-?\d{16,})/g, '$1"$2"'));
+
 export async function change(path, body) {
   const headers = { 'Content-Type': 'application/json', ...rights() };
   const options = { method: 'POST', headers, body: JSON.stringify(body) };
-  return (await send(`/api/v1/${path}`, options)).json();
+  return parse(await (await send(`/api/v1/${path}`, options)).text());
 }

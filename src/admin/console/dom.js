@@ -89,9 +89,7 @@ export function duration(seconds) {
 
 export const percent = (share) => `${count(share * 100)} %`;
 
+// In UTC, as all else of the server has it.
 export function time(millis) {
-  const pad = (number) => String(number).padStart(2, '0');
-  const at = new Date(millis);
-  return `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())} ` +
-    `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}`;
+  return new Date(millis).toISOString().replace('T', ' ').replace(/\.\d*/, '');
 }
