@@ -22,7 +22,9 @@ use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::model::slice::{RowSlice, Slice};
 use crate::model::table::{ColumnKind, Form, Table};
 use crate::model::types::{CqlType, Native, collection};
-use crate::service::{CasOutcome, ConsistencyLevel, RowQuery, SerialConsistency, Service};
+use crate::service::{
+    CasOutcome, ConsistencyLevel, RowQuery, SerialConsistency, Service, ServiceError,
+};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -325,7 +327,16 @@ pub(super) async fn change(
         changes.decide(service, &cells, Stamp { timestamp: micros, ..stamp })
     };
     let done = service.compare_and_set(query, (serial, commit), decide, &mut request).await;
-    match done.map_err(|error| CqlError::of_write(error, level, WriteType::Cas))?? {
+    let failed = |error| {
+        // The agreement lacks replicas, whatever the level of the write.
+        let level = match (&error, serial) {
+            (ServiceError::Unavailable, SerialConsistency::Serial) => Level::Serial,
+            (ServiceError::Unavailable, SerialConsistency::LocalSerial) => Level::LocalSerial,
+            _ => level,
+        };
+        CqlError::of_write(error, level, WriteType::Cas)
+    };
+    match done.map_err(failed)?? {
         CasOutcome::Applied => changes.answer(None, reply),
         CasOutcome::Refused(row) => {
             changes.answer(Some(&visible(changes.table(), &row.cells)), reply);

@@ -195,6 +195,20 @@ impl CqlError {
         Self::of(error, level, ErrorKind::WriteTimeout { answers, write })
     }
 
+    /// The error of a read that was at this level, if it is one of too few replicas.
+    pub(super) fn at(self, level: Level) -> Self {
+        match self.kind {
+            ErrorKind::Unavailable { required, alive, .. } => {
+                Self::unavailable(level, required, alive)
+            }
+            ErrorKind::ReadTimeout { has_data, .. } => {
+                let answers = Answers::none(level);
+                Self { kind: ErrorKind::ReadTimeout { answers, has_data }, ..self }
+            }
+            _ => self,
+        }
+    }
+
     fn of(error: ServiceError, level: Level, timeout: ErrorKind) -> Self {
         match error {
             ServiceError::Unavailable => Self::unavailable(level, 1, 0),
@@ -432,7 +446,7 @@ mod tests {
         let late = CqlError::of_write(ServiceError::TimedOut, Level::All, WriteType::Simple);
         let answers = Answers::none(Level::All);
         assert_eq!(late.kind, ErrorKind::WriteTimeout { answers, write: WriteType::Simple });
-        let few = CqlError::of_read(ServiceError::Unavailable, Level::Two);
+        let few = CqlError::from(ServiceError::Unavailable).at(Level::Two);
         assert_eq!(few.to_string(), "Cannot achieve consistency level TWO");
         let refused = ServiceError::invalid("no");
         assert_eq!(CqlError::of_read(refused, Level::Two), CqlError::invalid("no"));

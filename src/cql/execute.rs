@@ -215,7 +215,8 @@ impl Executor {
                     page_size: parameters.page_size,
                     paging_state: parameters.paging_state,
                 };
-                return self.select(select, &execution, (prepared, parameters), reply).await;
+                let selected = self.select(select, &execution, (prepared, parameters), reply).await;
+                return selected.map_err(|error| error.at(parameters.level));
             }
             Plan::Modify(plan) if plan.guard.is_some() => {
                 let items = [Item { plan, values }];

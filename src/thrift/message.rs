@@ -203,7 +203,7 @@ impl Guess {
         }
         let method = bytes.get(..4).unwrap_or(bytes);
         let is_http = HTTP_METHODS.iter().any(|it| it.starts_with(method));
-        if !is_http && !matches!(bytes, [1..=6 | 22, ..]) {
+        if !is_http && !matches!(bytes, [1..=6 | 22 | 0x41 | 0x42, ..]) {
             return Self::Thrift;
         }
         let Some((head, rest)) = bytes.split_first_chunk::<8>() else { return Self::Undecided };
@@ -226,6 +226,10 @@ impl Guess {
             }
             [version @ 3..=6, _, a, b, CQL_STARTUP | CQL_OPTIONS, 0, ..] => {
                 Self::Foreign(Foreign::Cql { version, stream: [a, b] })
+            }
+            // Versions of a later product, which drivers try first. They go back to this one.
+            [0x41 | 0x42, _, a, b, CQL_STARTUP | CQL_OPTIONS, 0, ..] => {
+                Self::Foreign(Foreign::Cql { version: 4, stream: [a, b] })
             }
             [a, b, c, d, b' '..=b'~', ..] if HTTP_METHODS.contains(&&[a, b, c, d]) => {
                 Self::Foreign(Foreign::Http)
@@ -309,7 +313,8 @@ mod tests {
     fn other_protocols_are_recognised_as_soon_as_their_bytes_tell() {
         let cql = |version, stream| Foreign::Cql { version, stream };
         let startup = b"\x02\x00\x07\x01\x00\x00\x00\x16\x00\x01\x00\x0BCQL_VERSION";
-        let cases: [(&[u8], Foreign); 9] = [
+        let cases: [(&[u8], Foreign); 10] = [
+            (b"\x42\x00\x00\x03\x05\x00\x00\x00\x00", cql(4, [0, 3])),
             (b"GET / HTTP/1.1\r\n", Foreign::Http),
             (b"PRI * HTTP/2.0\r\n", Foreign::Http),
             (b"\x16\x03\x01\x02\x00\x01\x00\x01\xFC\x03\x03", Foreign::Tls),
