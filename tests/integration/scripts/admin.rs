@@ -113,7 +113,7 @@ impl Node {
         let log = self.server.log();
         let new = log.get(self.log_seen..).unwrap_or_default();
         // There is at most one line about refusals each second.
-        let reads = new.lines().filter(|line| !line.ends_with(" is refused"));
+        let reads = new.lines().filter(|line| !line.contains(" is refused"));
         let lines = reads.filter_map(|line| line.split_once(" alexandra::audit] "));
         let told = lines.flat_map(|(_, line)| [line, "\n"]).collect();
         self.log_seen = log.len();
