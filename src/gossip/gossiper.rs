@@ -286,8 +286,8 @@ impl Gossiper {
         self.members = members;
     }
 
-    /// Forgets an endpoint that was removed from the ring. For 30 s it is not taken back, and after
-    /// that only with news of itself.
+    /// Forgets an endpoint that was removed from the ring. For 30 s it is not taken back unless it
+    /// has started again, and after that only with news of itself.
     pub fn forget(&mut self, endpoint: IpAddr, now: Duration) {
         self.now = now;
         self.drop_peer(endpoint, true);

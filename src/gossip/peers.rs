@@ -65,10 +65,10 @@ impl Peer {
 /// Forgotten endpoints, which old news must not bring back.
 ///
 /// News of a removed endpoint are ignored for [`RING_DELAY`], while all nodes forget it, unless it
-/// has started again: it believes in its place until others refuse that. After that
-/// a node of 0.6 takes it back from any peer that has not forgotten it; here it needs news of its
-/// own, newer than what was forgotten. Peers that know less than was forgotten are informed: a part
-/// of the cluster may have missed that the endpoint left.
+/// has started again: it believes in its place until others refuse that. After that time a node of
+/// 0.6 takes it back from any peer that has not forgotten it; here it needs news of its own, newer
+/// than what was forgotten. Peers that know less than was forgotten are informed: a part of the
+/// cluster may have missed that the endpoint left.
 ///
 /// An endpoint that was only silent comes back with its next news, from any peer: it may be this
 /// node that was cut off, and a coordinator that does not know of a joining node writes past it.

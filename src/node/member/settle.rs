@@ -11,7 +11,7 @@ use tokio::time::Instant;
 pub(in crate::node) const JOIN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The same if others answer and ignore its state. They have just forgotten a node at this address,
-/// or are about to, and for [`RING_DELAY`] after that they ignore it.
+/// or are about to, and those of 0.6 ignore it for [`RING_DELAY`] after that.
 const FORGOTTEN_PATIENCE: Duration = RING_DELAY.saturating_add(Duration::from_secs(20));
 
 /// Longest wait for each known member of the ring.
