@@ -133,7 +133,7 @@ fn operation<T: DeserializeOwned + Send + 'static>(
 pub(super) fn resources() -> Vec<Resource> {
     vec![
         look("/api/v1/info", AdminContext::info),
-        // What it says is in /api/v1/info, too.
+        // Left out of the bundle, which has the same in /api/v1/info.
         row(GET, "/api/v1/health", health),
         look_at_families("/api/v1/cfstats", AdminContext::keyspaces),
         look_at_families("/api/v1/schema", AdminContext::types),

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -242,11 +242,6 @@ impl FileSystem for OsFileSystem {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
         let file = options.open(path)?;
-        // Of a command that root runs: the server of the directory is to lock it after that.
-        let directory = path.parent().map(fs::metadata).transpose()?;
-        if let Some(of) = directory.filter(|_| rustix::process::geteuid().is_root()) {
-            std::os::unix::fs::fchown(&file, Some(of.uid()), Some(of.gid()))?;
-        }
         match file.try_lock() {
             Ok(()) => Ok(Box::new(OsLock(file))),
             Err(fs::TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),

@@ -50,7 +50,10 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     }
     let mut faults = node::property_faults(&loaded.settings, &properties);
     faults.extend(Placements::read(&loaded.settings, &properties).err().map(NodeError::from));
-    faults.extend(Tls::read(&loaded.settings.tls).err().map(NodeError::Tls));
+    match Tls::read(&loaded.settings.tls) {
+        Ok(tls) => tls.warning().iter().for_each(|warning| complain!("warning: {warning}")),
+        Err(why) => faults.push(NodeError::Tls(why)),
+    }
     let mut settings = loaded.settings.clone();
     let read = schema::read(&mut settings, &OsFileSystem);
     faults.extend(read.err().map(NodeError::from));

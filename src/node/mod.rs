@@ -206,7 +206,7 @@ impl Node {
         // The ports first: if one is taken, no data are touched.
         let plan = MemoryPlan::of(&settings);
         let memory = Budget::new(plan.requests);
-        let tls = Arc::new(Latest::new(Tls::read(&settings.tls).map_err(NodeError::Tls)?));
+        let tls = Arc::new(Latest::new(read_tls(&settings)?));
         let clients = ClientPorts::new(&settings, &clock, (&memory, &tls), front_end);
         let listeners = clients.bind()?;
         let admin = bind_admin(&settings)?;
@@ -676,8 +676,14 @@ pub(crate) fn login_faults(settings: &Settings, properties: &Properties) -> Vec<
     }
 }
 
-/// Warnings about files with secrets that all users of this machine can read, and about a
-/// certificate that ends soon.
+/// The certificate and its key, with a line in the log if it ends soon.
+fn read_tls(settings: &Settings) -> Result<Tls, NodeError> {
+    let tls = Tls::read(&settings.tls).map_err(NodeError::Tls)?;
+    tls.warning().iter().for_each(|warning| log::warn!("{warning}"));
+    Ok(tls)
+}
+
+/// Warnings about files with secrets that all users of this machine can read.
 pub(crate) fn file_warnings(settings: &Settings, properties: &Properties) -> Vec<String> {
     let password_file =
         properties.password_file().filter(|_| settings.authenticator == AuthenticatorName::Simple);
@@ -692,8 +698,7 @@ pub(crate) fn file_warnings(settings: &Settings, properties: &Properties) -> Vec
         let path = path.display();
         format!("{what}: all users of this machine can read {path}: chmod o-rwx")
     };
-    let certificate = Tls::read(&settings.tls).ok().and_then(|tls| tls.warning());
-    open.map(warning).chain(certificate).collect()
+    open.map(warning).collect()
 }
 
 fn authenticator(settings: &Settings, properties: &Properties) -> Authenticator {

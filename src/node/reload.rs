@@ -167,7 +167,7 @@ impl Reload {
         let done = Reloaded {
             changed: changed.iter().map(ToString::to_string).chain(renewed).collect(),
             needs_restart: waiting.iter().map(ToString::to_string).collect(),
-            notes: warnings.map(ToString::to_string).chain(of_files).collect(),
+            notes: warnings.map(ToString::to_string).chain(of_files).chain(tls.warning()).collect(),
             ..self.tell(&change, &saved)
         };
         // Replaced settings are kept in memory, so that equal ones are not taken over.

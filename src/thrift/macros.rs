@@ -307,7 +307,6 @@ macro_rules! thrift_service {
 
         /// The places of the methods in [`METHODS`].
         #[allow(non_camel_case_types, clippy::allow_attributes)]
-        #[allow(dead_code, reason = "only calls with a consistency level are counted")]
         #[derive(Debug, Clone, Copy)]
         pub(super) enum Call { $($method),* }
 
