@@ -441,7 +441,10 @@ impl World {
         advancing: Option<&str>,
     ) -> Output {
         let store = self.storage()?.family(self.family(family)?);
-        self.wait("SSTables", advancing, || store.view().tables.len() == count)?;
+        self.wait("SSTables", advancing, || {
+            // Files of replaced SSTables go only after the compaction has let go of them.
+            store.view().tables.len() == count && store.remove_replaced() == 0
+        })?;
         self.tables(family)
     }
 
