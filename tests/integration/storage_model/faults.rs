@@ -1,14 +1,14 @@
 //! A disk that refuses: each operation fails once, or it is full while many write.
 
 use crate::kit::disk::{Fault, Operation, Survival};
-use crate::storage_model::rig::{BATCH, Outcome, Rig, Setup, insertion};
+use crate::storage_model::rig::{BATCH, Outcome, Rig, Setup, insertion, wait_until};
 use crate::storage_model::scenario::{Ended, Scenario};
 use alexandra::model::schema::FamilyId;
 use alexandra::storage::database::WriteError;
 use fastrand::Rng;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -93,17 +93,18 @@ const NAME: &str = "12345678";
 #[test]
 fn a_failed_family_that_uses_up_the_memory_refuses_all_writers() {
     let setup = Setup { memtable_operations: 1_000_000, ..Setup::default() };
-    let rig = Rig::new(Setup { memtable_budget_bytes: 40_000, ..setup }, 1);
-    // While the flush waits for room, writers use up the memory.
-    rig.disk.inject(Fault::next(Operation::Create, Errno::NOSPC).on("Authors-"));
+    let rig = Arc::new(Rig::new(Setup { memtable_budget_bytes: 40_000, ..setup }, 1));
     rig.disk
         .inject(Fault { times: 1000, ..Fault::next(Operation::Sync, Errno::IO) }.on("Authors-"));
+    // While the flush stands still, writers use up the memory.
+    rig.disk.stall(Some(Operation::Create), "Authors-");
     let (tell, told) = mpsc::channel();
+    let writer = Arc::clone(&rig);
     thread::spawn(move || {
         for family in [0, 2] {
             let refused = (0..1000).find_map(|i| {
                 let parts = [(family, vec![insertion(NAME, 1, &[b'v'; 500])])];
-                match rig.write(format!("row {i}").as_bytes(), &parts) {
+                match writer.write(format!("row {i}").as_bytes(), &parts) {
                     Outcome::Refused(error) => Some(error.to_string()),
                     _ => None,
                 }
@@ -111,6 +112,9 @@ fn a_failed_family_that_uses_up_the_memory_refuses_all_writers() {
             tell.send(refused).unwrap();
         }
     });
+    let memory = || rig.storage().family(FamilyId(0)).view().memory();
+    wait_until("all memory is used", || memory() > 40_000 && rig.disk.stalled_threads() == 1);
+    rig.disk.go_on();
     for _ in 0..2 {
         let refused = told.recv_timeout(PATIENCE).expect("the writer does not wait for ever");
         let reason = refused.expect("the writer is refused");
