@@ -81,28 +81,29 @@ fn clusters_keep_what_they_promise() {
     eprintln!("{} runs: {}", runs.len(), Summary::sum(&runs));
 }
 
-/// Each defect, and a profile in which clients can see it.
-const DEFECTS: [(Defect, Profile); 20] = [
-    (Defect::AcknowledgedBeforeWritten, Profile::Kills),
-    (Defect::WritesForgotten, Profile::Kills),
-    (Defect::SyncSkipped, Profile::PowerLosses),
-    (Defect::RowsTorn, Profile::WholeRows),
-    (Defect::ReadsOfNothing, Profile::Kills),
-    (Defect::DeletionsUntold, Profile::Kills),
-    (Defect::PagesCutShort, Profile::Kills),
-    (Defect::HintsOff, Profile::HintsAlone),
-    (Defect::RepairsOff, Profile::Kills),
-    (Defect::ReplicationFactorWrong, Profile::Kills),
-    (Defect::GraceOfNothing, Profile::Kills),
-    (Defect::MessageIdsRepeat, Profile::Restarts),
-    (Defect::ChecksumsIgnored, Profile::Kills),
-    (Defect::HeirsIdle, Profile::Kills),
-    (Defect::PendingForgotten, Profile::Kills),
-    (Defect::PiecesIncomplete, Profile::Kills),
-    (Defect::HearingSkipped, Profile::Kills),
-    (Defect::RemovalsForgotten, Profile::Kills),
-    (Defect::PromisesForgotten, Profile::Kills),
-    (Defect::ProposalsUnfinished, Profile::Kills),
+/// Each defect, a profile in which clients can see it, and the seed that found it last: the search
+/// begins there, and goes on where a change of the code has moved it.
+const DEFECTS: [(Defect, Profile, u64); 20] = [
+    (Defect::AcknowledgedBeforeWritten, Profile::Kills, 0),
+    (Defect::WritesForgotten, Profile::Kills, 1),
+    (Defect::SyncSkipped, Profile::PowerLosses, 5),
+    (Defect::RowsTorn, Profile::WholeRows, 1),
+    (Defect::ReadsOfNothing, Profile::Kills, 0),
+    (Defect::DeletionsUntold, Profile::Kills, 2),
+    (Defect::PagesCutShort, Profile::Kills, 0),
+    (Defect::HintsOff, Profile::HintsAlone, 0),
+    (Defect::RepairsOff, Profile::Kills, 0),
+    (Defect::ReplicationFactorWrong, Profile::Kills, 0),
+    (Defect::GraceOfNothing, Profile::Kills, 0),
+    (Defect::MessageIdsRepeat, Profile::Restarts, 8),
+    (Defect::ChecksumsIgnored, Profile::Kills, 0),
+    (Defect::HeirsIdle, Profile::Kills, 4),
+    (Defect::PendingForgotten, Profile::Kills, 1),
+    (Defect::PiecesIncomplete, Profile::Kills, 2),
+    (Defect::HearingSkipped, Profile::Kills, 29),
+    (Defect::RemovalsForgotten, Profile::Kills, 4),
+    (Defect::PromisesForgotten, Profile::Kills, 1),
+    (Defect::ProposalsUnfinished, Profile::Kills, 34),
 ];
 
 /// By so many seeds each of them has to be found.
@@ -111,10 +112,10 @@ const SEEDS_FOR_A_DEFECT: u64 = 200;
 #[test]
 fn every_defect_is_found() {
     let mut missed = Vec::new();
-    for (defect, profile) in DEFECTS {
+    for (defect, profile, first) in DEFECTS {
         // Without hints nothing is wrong for clients, but replicas stay different.
         let shows = |failure: &Failure| failure.is_seen || defect == Defect::HintsOff;
-        let found = (0..SEEDS_FOR_A_DEFECT).find_map(|seed| {
+        let found = (first..first + SEEDS_FOR_A_DEFECT).find_map(|seed| {
             let failure = Simulation::run(Setup::new(seed, profile, Some(defect))).err()?;
             shows(&failure).then_some((seed, failure))
         });
