@@ -35,7 +35,9 @@ impl Coordinator {
             return Err(CoordinatorError::Unavailable);
         }
         let view = self.trusted_view()?;
-        if view.is_alone || mutations.iter().all(|mutation| self.is_unreplicated(mutation)) {
+        // Some levels want replicas that a node alone has not.
+        let is_alone = view.is_alone && level.block_for_write(1, 0) < 2;
+        if is_alone || mutations.iter().all(|mutation| self.is_unreplicated(mutation)) {
             return self.write_here(mutations, level).await;
         }
         // Large beside a write to this node alone.

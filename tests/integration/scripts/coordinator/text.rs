@@ -112,6 +112,7 @@ pub(super) fn level(text: &str) -> Result<ConsistencyLevel, String> {
         "ZERO" => ConsistencyLevel::Zero,
         "ANY" => ConsistencyLevel::Any,
         "ONE" => ConsistencyLevel::One,
+        "TWO" => ConsistencyLevel::Two,
         "QUORUM" => ConsistencyLevel::Quorum,
         "DCQUORUM" => ConsistencyLevel::DcQuorum,
         "DCQUORUMSYNC" => ConsistencyLevel::DcQuorumSync,
