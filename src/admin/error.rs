@@ -61,11 +61,11 @@ impl From<ServiceError> for AdminError {
             ServiceError::Invalid(_) => StatusCode::BAD_REQUEST,
             ServiceError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             ServiceError::NotFound => StatusCode::NOT_FOUND,
-            ServiceError::Unavailable => {
+            ServiceError::Unavailable(_) => {
                 let text = "too few replicas of these rows are alive: see the ring";
                 return Self::new(StatusCode::SERVICE_UNAVAILABLE, text);
             }
-            ServiceError::TimedOut => {
+            ServiceError::TimedOut(_) => {
                 let text = "too few replicas answered in time: try again, or ask for less";
                 return Self::new(StatusCode::GATEWAY_TIMEOUT, text);
             }

@@ -6,7 +6,7 @@
 
 use super::coordinator::Coordinator;
 use super::view::{Endpoints, View, WriteReplicas};
-use super::{ConsistencyLevel, CoordinatorError, consistency::Requirement};
+use super::{ConsistencyLevel, CoordinatorError, ReplicaCounts, consistency::Requirement};
 use crate::base::context::RequestContext;
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
@@ -58,7 +58,12 @@ impl Coordinator {
             Err(error @ CoordinatorError::Unsendable(_)) => Err(error),
             Err(error) => {
                 log::debug!("the batch {id} is left to the nodes that keep it: {error}");
-                return Err(BatchError::NotWritten(CoordinatorError::TimedOut));
+                let counts = match error {
+                    CoordinatorError::TimedOut(counts) => counts,
+                    CoordinatorError::Unavailable(counts) => ReplicaCounts { present: 0, ..counts },
+                    _ => ReplicaCounts::NONE,
+                };
+                return Err(BatchError::NotWritten(CoordinatorError::TimedOut(counts)));
             }
         };
         self.forget_batch(&id, keepers).await;
@@ -72,11 +77,9 @@ impl Coordinator {
         level: ConsistencyLevel,
     ) -> Result<(RowKey, WriteReplicas), CoordinatorError> {
         let view = self.trusted_view()?;
-        let may_write =
-            |it: &RowMutation| self.may_write(&self.write_replicas(&view, it, level), level);
-        if !mutations.iter().all(may_write) {
-            return Err(CoordinatorError::Unavailable);
-        }
+        let check =
+            |it: &RowMutation| self.check_write(&self.write_replicas(&view, it, level), level);
+        mutations.iter().try_for_each(check)?;
         let micros = self.messenger.now_micros();
         let id = format!("{micros:x}-{:016x}", self.chance.lock().u64(..));
         let rows = [kept_batches::row_of(&self.schema, &id, mutations, micros)];

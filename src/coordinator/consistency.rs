@@ -59,6 +59,23 @@ impl ConsistencyLevel {
     }
 }
 
+/// Replicas that a request needed, and those that it had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplicaCounts {
+    /// Replicas that had to take part.
+    pub required: usize,
+    /// Replicas that were alive or, when time is over, those that have answered.
+    pub present: usize,
+    /// Whether one of them has answered with data.
+    pub has_data: bool,
+}
+
+impl ReplicaCounts {
+    /// None of one: for requests that fail without a look at their replicas, and for those that one
+    /// node serves alone.
+    pub const NONE: Self = Self { required: 1, present: 0, has_data: false };
+}
+
 /// Number of answers needed from each of some groups of replicas. Mostly there is one group of all;
 /// levels that know of data centres have one for each.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,14 +119,25 @@ impl Requirement {
     }
 
     /// Whether these replicas are enough.
-    pub(super) fn is_met_by(&self, answered: impl Iterator<Item = IpAddr>) -> bool {
+    pub(super) fn is_met_by(&self, present: impl Iterator<Item = IpAddr>) -> bool {
+        self.check(present).is_ok()
+    }
+
+    /// Fails with the counts of the first group of which these replicas are too few.
+    pub(super) fn check(
+        &self,
+        replicas: impl Iterator<Item = IpAddr>,
+    ) -> Result<(), ReplicaCounts> {
         let mut counts: SmallVec<[usize; 1]> = self.groups.iter().map(|_| 0).collect();
-        for endpoint in answered {
+        for endpoint in replicas {
             for (group, count) in self.groups.iter().zip(&mut counts) {
                 *count += usize::from(group.has(endpoint));
             }
         }
-        self.groups.iter().zip(counts).all(|(group, count)| count >= group.needed)
+        let mut groups = self.groups.iter().zip(counts);
+        groups.find(|(group, count)| *count < group.needed).map_or(Ok(()), |(group, present)| {
+            Err(ReplicaCounts { required: group.needed, present, has_data: false })
+        })
     }
 
     /// Chooses the fewest replicas that are enough, the first in this order; all if there are too
@@ -191,6 +219,9 @@ mod tests {
         assert_eq!(each.choose(&nodes(&[3, 1, 2, 4])), nodes(&[3, 1, 4]));
         assert!(!each.is_met_by(nodes(&[1, 2, 3]).into_iter()));
         assert!(each.is_met_by(nodes(&[1, 4, 3]).into_iter()));
+        let few = |required, present| Err(ReplicaCounts { required, present, has_data: false });
+        assert_eq!(each.check(nodes(&[4, 1]).into_iter()), few(2, 1));
+        assert_eq!(each.check(nodes(&[1, 2, 3]).into_iter()), few(1, 0));
         let local = Requirement::of_each([(nodes(&[1, 2, 3]), 2)]);
         assert!(!local.is_met_by(nodes(&[4, 5, 1]).into_iter()));
         assert_eq!(local.choose(&nodes(&[4, 1, 2])), nodes(&[1, 2]));

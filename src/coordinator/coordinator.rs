@@ -1,5 +1,6 @@
 //! The coordinator of requests.
 
+use super::consistency::ReplicaCounts;
 use super::latencies::Latencies;
 use super::view::{Peers, View};
 use super::write_request::{Hinting, MAX_UNACKNOWLEDGED, Unacknowledged};
@@ -123,10 +124,10 @@ pub enum CoordinatorError {
     /// Too few replicas are alive, and nothing has been sent to any of them; or the column family
     /// is just being dropped or emptied here.
     #[error("too few replicas are alive")]
-    Unavailable,
+    Unavailable(ReplicaCounts),
     /// Enough replicas seemed alive, but too few answered in time. A write may have happened.
     #[error("too few replicas answered in time")]
-    TimedOut,
+    TimedOut(ReplicaCounts),
     /// The answer would be larger than any may be. The same request will not do better.
     #[error("{0}")]
     TooLarge(String),
@@ -143,7 +144,7 @@ impl From<ReplicaError> for CoordinatorError {
         match error {
             error if error.is_too_large() => Self::TooLarge(error.to_string()),
             // The next attempt finds no column family, or an empty one.
-            error if error.is_of_dropped_family() => Self::Unavailable,
+            error if error.is_of_dropped_family() => Self::Unavailable(ReplicaCounts::NONE),
             error => Self::Failed(error),
         }
     }
@@ -405,7 +406,7 @@ impl Coordinator {
     pub(super) fn trusted_view(&self) -> Result<Arc<View>, CoordinatorError> {
         let until = self.trusted_until.load(Ordering::Relaxed);
         if self.messenger.now() >= Duration::from_millis(until) {
-            return Err(CoordinatorError::Unavailable);
+            return Err(CoordinatorError::Unavailable(ReplicaCounts::NONE));
         }
         Ok(self.view())
     }
@@ -507,7 +508,7 @@ impl Coordinator {
             // Seldom, and large.
             None => Box::pin(tokio::time::timeout(self.rpc_timeout(), work))
                 .await
-                .map_err(|_| CoordinatorError::TimedOut)?,
+                .map_err(|_| CoordinatorError::TimedOut(ReplicaCounts::NONE))?,
         }
     }
 }

@@ -36,7 +36,7 @@ mod writes;
 
 pub use crate::replica::{Row, RowQuery, take_key};
 pub use batches::BatchError;
-pub use consistency::ConsistencyLevel;
+pub use consistency::{ConsistencyLevel, ReplicaCounts};
 pub use coordinator::{
     Coordinator, CoordinatorError, CoordinatorOptions, CoordinatorStats, ReadOptions,
 };

@@ -1,10 +1,10 @@
 //! The one driver of questions to several replicas: it asks them, collects their answers, asks one
 //! more when answers are slow, and finishes when there are enough.
 
-use super::CoordinatorError;
 use super::coordinator::Coordinator;
 use super::latencies::Latencies;
 use super::view::View;
+use super::{CoordinatorError, ReplicaCounts};
 use crate::base::context::{RequestContext, TooLarge};
 use crate::net::Verb;
 use crate::net::message::Header;
@@ -58,6 +58,9 @@ pub(super) trait Question {
     fn round(&self) -> u32 {
         0
     }
+
+    /// The replicas that it needs, and those that have answered so far.
+    fn counts(&self) -> ReplicaCounts;
 
     /// Takes the outcome, when enough replicas have answered.
     fn take_answer(&mut self) -> Option<Self::Answer>;
@@ -265,7 +268,9 @@ impl Coordinator {
                     }
                 }
                 Event::DeadlinePassed => {
-                    requests = question.on_deadline().ok_or(CoordinatorError::TimedOut)?;
+                    let others = question.on_deadline();
+                    requests =
+                        others.ok_or_else(|| CoordinatorError::TimedOut(question.counts()))?;
                     context.renew();
                     timing.deadline = Instant::now() + self.rpc_timeout();
                     timing.restart();

@@ -1,7 +1,7 @@
 //! Ranges of rows: pages of several replicas, merged as far as all have reported, and the position
 //! of a scan that is made page by page.
 
-use super::consistency::Requirement;
+use super::consistency::{ReplicaCounts, Requirement};
 use super::quorum::{Question, Request};
 use super::row_read::Resolved;
 use super::view::{Endpoints, ReadReplicas};
@@ -80,6 +80,12 @@ impl Question for RangeRead {
 
     fn on_failure(&mut self, _from: IpAddr) -> Option<Vec<Request<()>>> {
         (self.live.len() > 1).then(|| self.on_slow())
+    }
+
+    fn counts(&self) -> ReplicaCounts {
+        let counts = self.requirement.check(self.pages.iter().map(|page| page.from));
+        let has_data = !self.pages.is_empty();
+        ReplicaCounts { has_data, ..counts.err().unwrap_or(ReplicaCounts::NONE) }
     }
 
     fn take_answer(&mut self) -> Option<Vec<Page>> {

@@ -7,7 +7,7 @@ use super::latencies::Latencies;
 use super::quorum::{Exchange, Outgoing, Request};
 use super::row_read::{Ask, Reply, Resolved, RowPart, RowRead};
 use super::view::{Endpoints, ReadReplicas, View};
-use super::{ConsistencyLevel, CoordinatorError};
+use super::{ConsistencyLevel, CoordinatorError, ReplicaCounts};
 use crate::base::context::{RequestContext, TooLarge};
 use crate::model::cell::Cell;
 use crate::model::key::RowKey;
@@ -333,7 +333,7 @@ impl Coordinator {
             let token = self.partitioner.token(wanted.key.as_bytes());
             view.read_replicas(keyspace, &token, level)
         };
-        if replicas.are_enough() { Ok(replicas) } else { Err(CoordinatorError::Unavailable) }
+        replicas.check().map(|()| replicas)
     }
 
     /// Reads from replicas, and repairs those that lack some of the data.
@@ -464,11 +464,12 @@ impl Coordinator {
         }
         self.latencies.record_answer(self.local, began.elapsed());
         if !has_others {
-            return Err(CoordinatorError::TimedOut);
+            return Err(CoordinatorError::TimedOut(ReplicaCounts::NONE));
         }
         self.update_stats(|stats| stats.speculations += 1);
         let first = self.first_of(own, others(Reason::Slow));
-        timeout_at(deadline, first).await.map_err(|_| CoordinatorError::TimedOut)?
+        let done = timeout_at(deadline, first).await;
+        done.map_err(|_| CoordinatorError::TimedOut(ReplicaCounts::NONE))?
     }
 
     /// The first answer, or the one that is no failure.

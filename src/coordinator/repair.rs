@@ -1,7 +1,7 @@
 //! Read repair: replicas that were found to lack something get it.
 
 use super::CoordinatorError;
-use super::consistency::Requirement;
+use super::consistency::{ReplicaCounts, Requirement};
 use super::coordinator::Coordinator;
 use super::latencies::Latencies;
 use super::quorum::{Exchange, Outgoing, Question, Request};
@@ -93,6 +93,12 @@ impl Question for RepairWrite<'_> {
     fn on_failure(&mut self, from: IpAddr) -> Option<Vec<Request<RepairPart>>> {
         let others = self.replicas.live.iter().copied().filter(|other| *other != from);
         self.replicas.requirement.is_met_by(others).then(|| self.on_slow())
+    }
+
+    fn counts(&self) -> ReplicaCounts {
+        let counts = self.replicas.requirement.check(self.consistent.iter().copied());
+        // All that the read needed have answered it.
+        ReplicaCounts { has_data: true, ..counts.err().unwrap_or(ReplicaCounts::NONE) }
     }
 
     fn take_answer(&mut self) -> Option<()> {

@@ -13,7 +13,7 @@
 //! Whenever the caller finds that it takes long, one more replica is asked, so that none that is
 //! slow shows as long as there are others.
 
-use super::consistency::Requirement;
+use super::consistency::{ReplicaCounts, Requirement};
 use super::quorum::{Question, Request};
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::Slice;
@@ -282,6 +282,18 @@ impl Question for RowRead {
 
     fn round(&self) -> u32 {
         self.round
+    }
+
+    fn counts(&self) -> ReplicaCounts {
+        let answered = self.candidates.iter().filter(|it| it.has_answered());
+        let counts = self.requirement.check(answered.map(|it| it.endpoint));
+        let counts = counts.err().unwrap_or(ReplicaCounts::NONE);
+        if self.round > 1 {
+            // All have answered, if not alike.
+            return ReplicaCounts { present: counts.required - 1, has_data: true, ..counts };
+        }
+        let has_data = self.candidates.iter().any(|it| it.data.is_some());
+        ReplicaCounts { has_data, ..counts }
     }
 
     fn take_answer(&mut self) -> Option<Resolved> {

@@ -296,9 +296,7 @@ impl Coordinator {
         let ScanQuery { family, slice, .. } = query;
         let Piece { range, mut sub_ranges, is_own } = piece;
         if !is_own && let Some(only) = sub_ranges.pop() {
-            if !only.replicas.are_enough() {
-                return Err(CoordinatorError::Unavailable);
-            }
+            only.replicas.check()?;
             return Box::pin(self.read_replicas_of(view, query, only, max_rows, context)).await;
         }
         let has_others = sub_ranges.iter().any(|it| it.replicas.are_several());

@@ -1,5 +1,6 @@
 //! The ring at one moment: a value that is replaced as a whole when nodes come, go, or change.
 
+use super::CoordinatorError;
 use super::consistency::{ConsistencyLevel, Requirement};
 use crate::ring::{
     DynamicSnitch, KeyspacePlacements, ReplicaPlacement, ReplicaSets, ReplicationStrategy, Snitch,
@@ -88,17 +89,17 @@ pub(super) struct ReadReplicas {
 }
 
 impl WriteReplicas {
-    /// Whether enough replicas seem alive.
-    pub(super) fn are_enough(&self, local: IpAddr) -> bool {
-        let own = self.is_local.then_some(local);
-        self.requirement.is_met_by(self.live.iter().copied().chain(own))
+    /// Fails unless enough replicas seem alive.
+    pub(super) fn check(&self, local: IpAddr) -> Result<(), CoordinatorError> {
+        let live = self.live.iter().copied().chain(self.is_local.then_some(local));
+        self.requirement.check(live).map_err(CoordinatorError::Unavailable)
     }
 }
 
 impl ReadReplicas {
-    /// Whether enough replicas seem alive.
-    pub(super) fn are_enough(&self) -> bool {
-        self.requirement.is_met_by(self.live.iter().copied())
+    /// Fails unless enough replicas seem alive.
+    pub(super) fn check(&self) -> Result<(), CoordinatorError> {
+        self.requirement.check(self.live.iter().copied()).map_err(CoordinatorError::Unavailable)
     }
 
     /// Whether this node alone can answer.

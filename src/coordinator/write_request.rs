@@ -1,7 +1,7 @@
 //! The part of a write that outlives its answer: acknowledgements, and hints for replicas that have
 //! not acknowledged at the end.
 
-use super::consistency::Requirement;
+use super::consistency::{ReplicaCounts, Requirement};
 use super::view::Endpoints;
 use crate::base::lock::{Mutex, RwLock, rank};
 use crate::model::mutation::RowMutation;
@@ -85,6 +85,14 @@ impl WriteRequest {
     /// Counts a hint as all acknowledgements that the row needs.
     pub(super) fn accept_hint(&self, row: usize) {
         self.update([row], |_| true);
+    }
+
+    /// Acknowledgements of the first row that has too few.
+    pub(super) fn counts(&self) -> ReplicaCounts {
+        let state = self.state.lock();
+        let mut unmet = state.rows.iter().filter(|row| !row.is_met);
+        let counts = unmet.find_map(|it| it.requirement.check(it.from.iter().copied()).err());
+        counts.unwrap_or(ReplicaCounts::NONE)
     }
 
     /// Updates rows by `meets`, which says whether a row has enough acknowledgements now.

@@ -4,7 +4,7 @@ use super::consistency::Requirement;
 use super::coordinator::Coordinator;
 use super::view::{Endpoints, View, WriteReplicas};
 use super::write_request::{Hinting, WriteRequest};
-use super::{ConsistencyLevel, CoordinatorError};
+use super::{ConsistencyLevel, CoordinatorError, ReplicaCounts};
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::FamilyId;
@@ -32,7 +32,7 @@ impl Coordinator {
         level: ConsistencyLevel,
     ) -> Result<(), CoordinatorError> {
         if self.refuses_writes.load(Ordering::Relaxed) {
-            return Err(CoordinatorError::Unavailable);
+            return Err(CoordinatorError::Unavailable(ReplicaCounts::NONE));
         }
         let view = self.trusted_view()?;
         // Some levels want replicas that a node alone has not.
@@ -52,7 +52,7 @@ impl Coordinator {
     ) -> Result<(), CoordinatorError> {
         // Not even a hint may stand for an acknowledgement.
         if view.peers.is_self_removed {
-            return Err(CoordinatorError::Unavailable);
+            return Err(CoordinatorError::Unavailable(ReplicaCounts::NONE));
         }
         let replicas = mutations.iter().map(|it| self.write_replicas(view, it, level));
         self.write_to(view, mutations, replicas.collect(), level).await
@@ -67,9 +67,7 @@ impl Coordinator {
         mut replicas: Vec<WriteReplicas>,
         level: ConsistencyLevel,
     ) -> Result<(), CoordinatorError> {
-        if !replicas.iter().all(|replicas| self.may_write(replicas, level)) {
-            return Err(CoordinatorError::Unavailable);
-        }
+        replicas.iter().try_for_each(|replicas| self.check_write(replicas, level))?;
         let deadline = Instant::now() + self.rpc_timeout();
         let rows = mutations.to_vec().into();
         let requirements = replicas.iter().map(|replicas| replicas.requirement.clone());
@@ -102,7 +100,8 @@ impl Coordinator {
                 () = accepted => Ok(()),
             }
         };
-        timeout_at(deadline, acknowledged).await.map_err(|_| CoordinatorError::TimedOut)?
+        let done = timeout_at(deadline, acknowledged).await;
+        done.map_err(|_| CoordinatorError::TimedOut(request.counts()))?
     }
 
     /// Writes rows that only this node keeps.
@@ -223,15 +222,17 @@ impl Coordinator {
         }
     }
 
-    pub(super) fn may_write(&self, replicas: &WriteReplicas, level: ConsistencyLevel) -> bool {
+    /// Fails unless enough replicas seem alive for a write.
+    pub(super) fn check_write(
+        &self,
+        replicas: &WriteReplicas,
+        level: ConsistencyLevel,
+    ) -> Result<(), CoordinatorError> {
         match level {
-            ConsistencyLevel::Zero => true,
+            ConsistencyLevel::Zero => Ok(()),
             // A hint is enough if there is a dead replica to keep it for.
-            ConsistencyLevel::Any => {
-                let can_hint = self.hinting.is_some() && !replicas.dead.is_empty();
-                replicas.are_enough(self.local) || can_hint
-            }
-            _ => replicas.are_enough(self.local),
+            ConsistencyLevel::Any if self.hinting.is_some() && !replicas.dead.is_empty() => Ok(()),
+            _ => replicas.check(self.local),
         }
     }
 
@@ -311,7 +312,7 @@ impl Coordinator {
         // A client that writes and reads at ONE through this node reads what it wrote.
         if matches!(level, ConsistencyLevel::One | ConsistencyLevel::Any) {
             own.await?;
-            return done.await.map_err(|_| CoordinatorError::TimedOut);
+            return done.await.map_err(|_| CoordinatorError::TimedOut(request.counts()));
         }
         let own = async {
             own.await?;
@@ -320,7 +321,7 @@ impl Coordinator {
         tokio::select! {
             biased;
             failed = own => failed,
-            done = done => done.map_err(|_| CoordinatorError::TimedOut),
+            done = done => done.map_err(|_| CoordinatorError::TimedOut(request.counts())),
         }
     }
 

@@ -22,9 +22,7 @@ use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::model::slice::{RowSlice, Slice};
 use crate::model::table::{ColumnKind, Form, Table};
 use crate::model::types::{CqlType, Native, collection};
-use crate::service::{
-    CasOutcome, ConsistencyLevel, RowQuery, SerialConsistency, Service, ServiceError,
-};
+use crate::service::{CasOutcome, ConsistencyLevel, RowQuery, SerialConsistency, Service};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -313,7 +311,7 @@ pub(super) async fn change(
     service: &Service,
     items: &[Item<'_>],
     (serial, commit): (SerialConsistency, ConsistencyLevel),
-    (stamp, level): (Stamp<'_>, Level),
+    stamp: Stamp<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), CqlError> {
     let targets: Vec<Targets<'_>> =
@@ -329,10 +327,9 @@ pub(super) async fn change(
     let done = service.compare_and_set(query, (serial, commit), decide, &mut request).await;
     let failed = |error| {
         // The agreement lacks replicas, whatever the level of the write.
-        let level = match (&error, serial) {
-            (ServiceError::Unavailable, SerialConsistency::Serial) => Level::Serial,
-            (ServiceError::Unavailable, SerialConsistency::LocalSerial) => Level::LocalSerial,
-            _ => level,
+        let level = match serial {
+            SerialConsistency::Serial => Level::Serial,
+            SerialConsistency::LocalSerial => Level::LocalSerial,
         };
         CqlError::of_write(error, level, WriteType::Cas)
     };

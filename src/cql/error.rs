@@ -3,7 +3,7 @@
 use super::wire::{Level, Malformed, put_int, put_short, put_short_bytes, put_string};
 use crate::model::comparator::hex;
 use crate::schema::ChangeError;
-use crate::service::{Failure, ServiceError};
+use crate::service::{Failure, ReplicaCounts, ServiceError};
 use std::fmt;
 
 /// Kind of the write that failed.
@@ -48,9 +48,10 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// None of one: for failures of which no more is known.
-    pub fn none(level: Level) -> Self {
-        Self { level, received: 0, needed: 1 }
+    /// The counts of a request at this level.
+    pub fn new(level: Level, counts: ReplicaCounts) -> Self {
+        let [received, needed] = [counts.present, counts.required].map(|count| count as i32);
+        Self { level, received, needed }
     }
 }
 
@@ -185,36 +186,45 @@ impl CqlError {
 
     /// The error of a read at this level.
     pub fn of_read(error: ServiceError, level: Level) -> Self {
-        let answers = Answers::none(level);
-        Self::of(error, level, ErrorKind::ReadTimeout { answers, has_data: false })
+        Self::of(error, level, |answers, has_data| ErrorKind::ReadTimeout { answers, has_data })
     }
 
     /// The error of a write at this level.
     pub fn of_write(error: ServiceError, level: Level, write: WriteType) -> Self {
-        let answers = Answers::none(level);
-        Self::of(error, level, ErrorKind::WriteTimeout { answers, write })
+        Self::of(error, level, |answers, _| {
+            // Two nodes keep the log of a batch, or one, whatever the level of its writes.
+            let of_log = if answers.needed > 1 { Level::Two } else { Level::One };
+            let level = if write == WriteType::BatchLog { of_log } else { level };
+            ErrorKind::WriteTimeout { answers: Answers { level, ..answers }, write }
+        })
     }
 
     /// The error of a read that was at this level, if it is one of too few replicas.
-    pub(super) fn at(self, level: Level) -> Self {
-        match self.kind {
+    pub(super) fn at(mut self, own: Level) -> Self {
+        match &mut self.kind {
             ErrorKind::Unavailable { required, alive, .. } => {
-                Self::unavailable(level, required, alive)
+                return Self::unavailable(own, *required, *alive);
             }
-            ErrorKind::ReadTimeout { has_data, .. } => {
-                let answers = Answers::none(level);
-                Self { kind: ErrorKind::ReadTimeout { answers, has_data }, ..self }
-            }
-            _ => self,
+            ErrorKind::ReadTimeout { answers, .. } => answers.level = own,
+            _ => {}
         }
+        self
     }
 
-    fn of(error: ServiceError, level: Level, timeout: ErrorKind) -> Self {
+    fn of(
+        error: ServiceError,
+        level: Level,
+        timeout: impl FnOnce(Answers, bool) -> ErrorKind,
+    ) -> Self {
         match error {
-            ServiceError::Unavailable => Self::unavailable(level, 1, 0),
-            ServiceError::TimedOut => {
-                Self::new(timeout, "Operation timed out: too few replicas answered in time.")
+            ServiceError::Unavailable(counts) => {
+                let Answers { needed, received, .. } = Answers::new(level, counts);
+                Self::unavailable(level, needed, received)
             }
+            ServiceError::TimedOut(counts) => Self::new(
+                timeout(Answers::new(level, counts), counts.has_data),
+                "Operation timed out: too few replicas answered in time.",
+            ),
             error => error.into(),
         }
     }
@@ -336,7 +346,9 @@ impl From<Malformed> for CqlError {
 impl From<ServiceError> for CqlError {
     fn from(error: ServiceError) -> Self {
         match error {
-            ServiceError::Unavailable | ServiceError::TimedOut => Self::of_read(error, Level::One),
+            ServiceError::Unavailable(_) | ServiceError::TimedOut(_) => {
+                Self::of_read(error, Level::One)
+            }
             ServiceError::Invalid(why) => Self::invalid(why),
             ServiceError::TooLarge(why) => Self::invalid(why),
             ServiceError::NotFound => Self::invalid("There is nothing of this name"),
@@ -427,7 +439,7 @@ mod tests {
 
     #[test]
     fn clients_of_version_3_get_timeouts_for_failures() {
-        let answers = Answers::none(Level::One);
+        let answers = Answers::new(Level::One, ReplicaCounts::NONE);
         let failure = ErrorKind::ReadFailure { answers, failures: 7, has_data: true };
         let timeout = ErrorKind::ReadTimeout { answers, has_data: true };
         let [failure, timeout] = [failure, timeout].map(|kind| body(&CqlError::new(kind, ""), 3));
@@ -443,10 +455,17 @@ mod tests {
 
     #[test]
     fn errors_of_the_service_keep_the_level_of_their_request() {
-        let late = CqlError::of_write(ServiceError::TimedOut, Level::All, WriteType::Simple);
-        let answers = Answers::none(Level::All);
-        assert_eq!(late.kind, ErrorKind::WriteTimeout { answers, write: WriteType::Simple });
-        let few = CqlError::from(ServiceError::Unavailable).at(Level::Two);
+        let counts = ReplicaCounts { required: 3, present: 2, has_data: true };
+        let late = || ServiceError::TimedOut(counts);
+        let answers = |level| Answers { level, received: 2, needed: 3 };
+        let (answers, write) = (answers(Level::All), WriteType::Simple);
+        let written = CqlError::of_write(late(), Level::All, write);
+        assert_eq!(written.kind, ErrorKind::WriteTimeout { answers, write });
+        let read = CqlError::from(late()).at(Level::All);
+        assert_eq!(read.kind, ErrorKind::ReadTimeout { answers, has_data: true });
+        let few = CqlError::from(ServiceError::Unavailable(counts)).at(Level::Two);
+        let (required, alive) = (3, 2);
+        assert_eq!(few, CqlError::unavailable(Level::Two, required, alive));
         assert_eq!(few.to_string(), "Cannot achieve consistency level TWO");
         let refused = ServiceError::invalid("no");
         assert_eq!(CqlError::of_read(refused, Level::Two), CqlError::invalid("no"));

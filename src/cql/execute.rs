@@ -286,8 +286,7 @@ impl Executor {
             let all = self.system.rows(table, &self.service, execution.values.moment);
             return select.execute_on(&all, execution, &context, rows);
         }
-        let done = select.execute(&self.service, execution, &context, rows).await;
-        done.map_err(|error| error.at_level(parameters.level))
+        select.execute(&self.service, execution, &context, rows).await
     }
 
     async fn batch(
@@ -345,7 +344,7 @@ impl Executor {
         let micros = first.values.moment.micros;
         let now = self.service.now_secs();
         let stamp = Stamp { timestamp: micros, now, micros, chance: &self.chance };
-        conditional::change(&self.service, items, levels, (stamp, level), reply).await
+        conditional::change(&self.service, items, levels, stamp, reply).await
     }
 
     /// Applies changes; those of one row key are atomic.
@@ -365,7 +364,7 @@ impl Executor {
             chance: &self.chance,
         };
         let mutations = batch::mutations(&self.service, items, stamp, consistency).await;
-        let mutations = mutations.map_err(|error| error.at_level(level))?;
+        let mutations = mutations.map_err(|error| error.at(level))?;
         let bytes: usize = mutations.iter().map(|it| it.record().len()).sum();
         if kind != WriteType::Simple && mutations.len() > 1 && bytes > MAX_BATCH {
             return Err(CqlError::invalid("Batch too large"));

@@ -1,7 +1,6 @@
 //! Errors of statements.
 
 use super::error::{CqlError, ErrorKind};
-use super::wire::Level;
 use crate::base::context::TooLarge;
 use crate::model::types::InvalidValue;
 
@@ -26,15 +25,5 @@ impl CqlError {
         let (keyspace, function) = name.split_once('.').unwrap_or(("system", name));
         let (keyspace, function) = (keyspace.to_owned(), function.to_owned());
         Self::new(ErrorKind::FunctionFailure { keyspace, function, arguments }, why)
-    }
-
-    /// The same error of an operation at this level.
-    pub(super) fn at_level(mut self, own: Level) -> Self {
-        match &mut self.kind {
-            ErrorKind::Unavailable { level, .. } => *level = own,
-            ErrorKind::ReadTimeout { answers, .. } => answers.level = own,
-            _ => {}
-        }
-        self
     }
 }

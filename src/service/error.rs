@@ -1,6 +1,6 @@
 //! The error of the service.
 
-use crate::coordinator::CoordinatorError;
+use crate::coordinator::{CoordinatorError, ReplicaCounts};
 use crate::model::comparator::InvalidName;
 use crate::ring::TokenError;
 use std::borrow::Cow;
@@ -22,10 +22,10 @@ pub enum ServiceError {
     NotFound,
     /// Too few replicas are alive.
     #[error("unavailable")]
-    Unavailable,
+    Unavailable(ReplicaCounts),
     /// Too few replicas answered in time.
     #[error("timed out")]
-    TimedOut,
+    TimedOut(ReplicaCounts),
     /// The login was refused.
     #[error("authentication failed: {0}")]
     Unauthenticated(String),
@@ -51,7 +51,7 @@ impl ServiceError {
             | Self::Unauthenticated(why)
             | Self::Unauthorized(why)
             | Self::Internal(why) => why,
-            Self::NotFound | Self::Unavailable | Self::TimedOut => "",
+            Self::NotFound | Self::Unavailable(_) | Self::TimedOut(_) => "",
         }
     }
 }
@@ -59,8 +59,8 @@ impl ServiceError {
 impl From<CoordinatorError> for ServiceError {
     fn from(error: CoordinatorError) -> Self {
         match error {
-            CoordinatorError::Unavailable => Self::Unavailable,
-            CoordinatorError::TimedOut => Self::TimedOut,
+            CoordinatorError::Unavailable(counts) => Self::Unavailable(counts),
+            CoordinatorError::TimedOut(counts) => Self::TimedOut(counts),
             CoordinatorError::TooLarge(why) => Self::TooLarge(why),
             CoordinatorError::Unsendable(why) => Self::invalid(why),
             CoordinatorError::Failed(error) => Self::Internal(error.to_string()),

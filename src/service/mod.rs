@@ -36,7 +36,7 @@ pub use rows::{RowRanges, RowsByKey, RowsByRange, SMALL_ANSWER_BYTES, cost};
 pub use slow::{SlowRequest, SlowRequests};
 
 pub use crate::coordinator::{
-    BatchError, CasOutcome, ConsistencyLevel, RowQuery, Scan, SerialConsistency,
+    BatchError, CasOutcome, ConsistencyLevel, ReplicaCounts, RowQuery, Scan, SerialConsistency,
 };
 pub use crate::ring::{Partitioner, RowRange, Token};
 
@@ -266,13 +266,13 @@ impl Service {
         let decide = |row: &RowSlice, micros| {
             decide(row, micros).map_err(|error| {
                 failure = Some(error);
-                CoordinatorError::Unavailable
+                CoordinatorError::Unavailable(ReplicaCounts::NONE)
             })
         };
         let done = self.options.coordinator.compare_and_set(row, levels, decide, context).await;
         match (done, failure) {
             // Once a write was proposed the outcome is unknown instead, whatever failed later.
-            (Err(CoordinatorError::Unavailable), Some(error)) => Ok(Err(error)),
+            (Err(CoordinatorError::Unavailable(_)), Some(error)) => Ok(Err(error)),
             (done, _) => Ok(Ok(done?)),
         }
     }

@@ -48,8 +48,8 @@ impl From<&ServiceError> for Failure {
             ServiceError::Invalid(_) => Self::Invalid,
             ServiceError::TooLarge(_) => Self::TooLarge,
             ServiceError::NotFound => Self::NotFound,
-            ServiceError::Unavailable => Self::Unavailable,
-            ServiceError::TimedOut => Self::TimedOut,
+            ServiceError::Unavailable(_) => Self::Unavailable,
+            ServiceError::TimedOut(_) => Self::TimedOut,
             ServiceError::Refused(_)
             | ServiceError::Unauthenticated(_)
             | ServiceError::Unauthorized(_) => Self::Denied,
@@ -248,6 +248,7 @@ impl Drop for Request<'_> {
 mod tests {
     use super::*;
     use crate::kit::clock::ManualClock;
+    use crate::service::ReplicaCounts;
     use std::time::Duration;
 
     fn failures(call: &CallRequests<'_>) -> Vec<(&'static str, u64)> {
@@ -277,7 +278,7 @@ mod tests {
         requests.slow().set_threshold(Some(Duration::from_millis(100)));
         took(99, Ok(()));
         took(100, Ok(()));
-        took(2000, Err(ServiceError::TimedOut));
+        took(2000, Err(ServiceError::TimedOut(ReplicaCounts::NONE)));
         let kept = requests.slow().recent();
         let told: Vec<_> = kept.iter().map(|it| (it.took_millis, it.failure.as_deref())).collect();
         assert_eq!(told, [(2000, Some("timed_out")), (100, None)]);
@@ -300,7 +301,11 @@ mod tests {
         };
         let [port, same] = [requests.of(names("thrift")), requests.of(names("thrift"))];
         let _other = requests.of(names("cql"));
-        for answer in [Ok(()), Err(ServiceError::TimedOut), Err(ServiceError::TimedOut)] {
+        for answer in [
+            Ok(()),
+            Err(ServiceError::TimedOut(ReplicaCounts::NONE)),
+            Err(ServiceError::TimedOut(ReplicaCounts::NONE)),
+        ] {
             let request = port.begin(0, Some(0));
             clock.advance(Duration::from_micros(3));
             let _ = end(request, answer);

@@ -64,8 +64,8 @@ fn exception_of(failure: &ServiceError) -> Option<(Exception, Option<&str>)> {
             Exception::InvalidRequest
         }
         ServiceError::NotFound => return Some((Exception::NotFound, None)),
-        ServiceError::Unavailable => return Some((Exception::Unavailable, None)),
-        ServiceError::TimedOut => return Some((Exception::TimedOut, None)),
+        ServiceError::Unavailable(_) => return Some((Exception::Unavailable, None)),
+        ServiceError::TimedOut(_) => return Some((Exception::TimedOut, None)),
         ServiceError::Unauthenticated(_) => Exception::Authentication,
         ServiceError::Unauthorized(_) => Exception::Authorization,
         ServiceError::Internal(_) => return None,

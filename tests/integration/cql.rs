@@ -29,6 +29,12 @@ const BATCH: u8 = 0x0D;
 const AUTH_RESPONSE: u8 = 0x0F;
 const AUTH_SUCCESS: u8 = 0x10;
 
+/// Levels of the native protocol.
+pub(crate) const ONE: u16 = 1;
+pub(crate) const QUORUM: u16 = 4;
+pub(crate) const ALL: u16 = 5;
+pub(crate) const SERIAL: u16 = 8;
+
 /// A raw client of version 4.
 pub(crate) struct CqlClient(TcpStream);
 
@@ -79,8 +85,12 @@ impl CqlClient {
 
     /// Runs a statement at ALL.
     pub(crate) fn try_query(&mut self, text: &str) -> Answer {
+        self.query_at(ALL, text)
+    }
+
+    pub(crate) fn query_at(&mut self, level: u16, text: &str) -> Answer {
         let length = (text.len() as u32).to_be_bytes();
-        self.ask(QUERY, &[&length, text.as_bytes(), b"\0\x05\0"].concat())
+        self.ask(QUERY, &[&length, text.as_bytes(), &level.to_be_bytes(), b"\0"].concat())
     }
 
     /// Prepares a statement.

@@ -222,8 +222,8 @@ pub(crate) async fn call(
         }
     };
     outcome.unwrap_or_else(|error| match error {
-        CoordinatorError::Unavailable => Outcome::Unavailable,
-        CoordinatorError::TimedOut => Outcome::TimedOut,
+        CoordinatorError::Unavailable(_) => Outcome::Unavailable,
+        CoordinatorError::TimedOut(_) => Outcome::TimedOut,
         other => Outcome::Failed(other.to_string()),
     })
 }

@@ -356,8 +356,8 @@ async fn call(
             Some(list) => Answer::Seen(list),
             None => Answer::Failed(format!("found {found:?}")),
         },
-        Err(CoordinatorError::Unavailable) => Answer::Unavailable,
-        Err(CoordinatorError::TimedOut) => Answer::TimedOut,
+        Err(CoordinatorError::Unavailable(_)) => Answer::Unavailable,
+        Err(CoordinatorError::TimedOut(_)) => Answer::TimedOut,
         Err(other) => Answer::Failed(other.to_string()),
     }
 }
@@ -384,10 +384,10 @@ async fn change_value(coordinator: &Arc<Coordinator>, wish: Wish) -> Answer {
             Some(list) => Answer::Seen(list),
             None => Answer::Failed(format!("found {kept:?}")),
         },
-        Err(RegisterError::Dead(_) | RegisterError::Other(CoordinatorError::Unavailable)) => {
+        Err(RegisterError::Dead(_) | RegisterError::Other(CoordinatorError::Unavailable(_))) => {
             Answer::Unavailable
         }
-        Err(RegisterError::Silent(_) | RegisterError::Other(CoordinatorError::TimedOut)) => {
+        Err(RegisterError::Silent(_) | RegisterError::Other(CoordinatorError::TimedOut(_))) => {
             Answer::TimedOut
         }
         Err(other) => Answer::Failed(other.to_string()),

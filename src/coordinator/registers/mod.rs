@@ -25,7 +25,7 @@ pub use rows::{CasOutcome, SerialConsistency};
 pub use values::{Missing, RegisterError};
 
 use super::CoordinatorError;
-use super::consistency::Requirement;
+use super::consistency::{ReplicaCounts, Requirement};
 use super::coordinator::Coordinator;
 use super::view::{Endpoints, View};
 use crate::base::context::RequestContext;
@@ -65,9 +65,7 @@ impl Electorate {
     ) -> Result<Self, CoordinatorError> {
         let knows_registers = |it: &IpAddr| *it == local || view.peers.registers.contains(it);
         let live: Endpoints = live.into_iter().filter(knows_registers).collect();
-        if !requirement.is_met_by(live.iter().copied()) {
-            return Err(CoordinatorError::Unavailable);
-        }
+        requirement.check(live.iter().copied()).map_err(CoordinatorError::Unavailable)?;
         Ok(Self { view: Arc::clone(view), live, requirement })
     }
 }
@@ -103,11 +101,16 @@ pub(super) trait RegisterUse: Send {
     /// more: too many others came after them. True if one is known to be applied. False if the call
     /// is to begin again: none will be decided from now on, and it sees whether one has an effect.
     fn resolve(&mut self) -> Result<bool, CoordinatorError> {
-        Err(CoordinatorError::TimedOut)
+        Err(CoordinatorError::TimedOut(self.counts()))
     }
 
-    /// Notes that these have not answered in time.
-    fn note_silent(&mut self, _members: Endpoints) {}
+    /// Notes that these have not answered in time, and too few others.
+    fn note_silent(&mut self, _members: Endpoints, _counts: ReplicaCounts) {}
+
+    /// Answers to the last question, for a call whose outcome is not known.
+    fn counts(&self) -> ReplicaCounts {
+        ReplicaCounts::NONE
+    }
 }
 
 /// The wish of a call.
@@ -155,10 +158,11 @@ impl Coordinator {
         };
         match timeout_at(deadline, work).await {
             // Its change may be decided all the same.
-            Ok(Err(_)) if proposer.has_proposed() => Err(CoordinatorError::TimedOut.into()),
-            Ok(ended) => ended,
-            Err(_) => Err(CoordinatorError::TimedOut.into()),
+            Ok(Err(_)) if proposer.has_proposed() => {}
+            Ok(ended) => return ended,
+            Err(_) => {}
         }
+        Err(CoordinatorError::TimedOut(register.counts()).into())
     }
 
     async fn attempt<U: RegisterUse>(
@@ -227,9 +231,9 @@ impl Coordinator {
         match self.poll(&register.name().clone(), electorate, ask, context).await? {
             Polled::Granted(told) => Ok(Ok(told)),
             Polled::Refused(newest) => Ok(Err(newest)),
-            Polled::Silent(members) => {
-                register.note_silent(members);
-                Err(CoordinatorError::TimedOut)
+            Polled::Silent(members, counts) => {
+                register.note_silent(members, counts);
+                Err(CoordinatorError::TimedOut(counts))
             }
         }
     }

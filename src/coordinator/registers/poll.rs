@@ -3,7 +3,7 @@
 
 use crate::base::context::{RequestContext, TooLarge};
 use crate::coordinator::CoordinatorError;
-use crate::coordinator::consistency::Requirement;
+use crate::coordinator::consistency::{ReplicaCounts, Requirement};
 use crate::coordinator::latencies::Latencies;
 use crate::coordinator::quorum::{Exchange, Outgoing, Question, Request};
 use crate::coordinator::view::{Endpoints, View};
@@ -50,8 +50,8 @@ pub(super) enum Polled {
     Granted(Told),
     /// No quorum can, since others have promised this ballot or an older one.
     Refused(Ballot),
-    /// These have not answered in time.
-    Silent(Endpoints),
+    /// These have not answered in time, and too few have granted it.
+    Silent(Endpoints, ReplicaCounts),
 }
 
 impl Poll {
@@ -110,6 +110,11 @@ impl Question for Poll {
         Some(Vec::new())
     }
 
+    fn counts(&self) -> ReplicaCounts {
+        let granted = self.requirement.check(self.granted.iter().copied());
+        granted.err().unwrap_or(ReplicaCounts::NONE)
+    }
+
     fn take_answer(&mut self) -> Option<Polled> {
         if self.requirement.is_met_by(self.granted.iter().copied()) {
             return Some(Polled::Granted(std::mem::take(&mut self.told)));
@@ -117,7 +122,7 @@ impl Question for Poll {
         if self.is_over {
             let has_answered = |it: &IpAddr| self.granted.contains(it) || self.lost.contains(it);
             let silent = self.asked.iter().copied().filter(|it| !has_answered(it));
-            return Some(Polled::Silent(silent.collect()));
+            return Some(Polled::Silent(silent.collect(), self.counts()));
         }
         self.newest.filter(|_| !self.can_be_granted()).map(Polled::Refused)
     }
@@ -238,7 +243,8 @@ mod tests {
         poll.on_reply(all[1], Vote::Accepted);
         assert!(poll.on_deadline().is_some());
         let silent = [all[0], all[2]].into_iter().collect();
-        assert_eq!(poll.take_answer(), Some(Polled::Silent(silent)));
+        let counts = ReplicaCounts { required: 2, present: 1, has_data: false };
+        assert_eq!(poll.take_answer(), Some(Polled::Silent(silent, counts)));
     }
 
     #[test]

@@ -8,8 +8,8 @@
 use super::{Electorate, Intent, RegisterUse};
 use crate::base::context::RequestContext;
 use crate::coordinator::coordinator::Coordinator;
-use crate::coordinator::view::{View, WriteReplicas};
-use crate::coordinator::{ConsistencyLevel, CoordinatorError};
+use crate::coordinator::view::{Endpoints, View, WriteReplicas};
+use crate::coordinator::{ConsistencyLevel, CoordinatorError, ReplicaCounts};
 use crate::model::cell::Cell;
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
@@ -78,7 +78,7 @@ impl Coordinator {
         let levels = (level, ConsistencyLevel::Quorum);
         let decide = |_: &RowSlice, _| Ok::<_, CoordinatorError>(None);
         let found = self.change_row(row, levels, decide, context).await?;
-        found.ok_or(CoordinatorError::TimedOut)
+        found.ok_or(CoordinatorError::TimedOut(ReplicaCounts::NONE))
     }
 
     /// Returns the row if nothing is to be changed.
@@ -106,8 +106,9 @@ impl Coordinator {
         };
         let name = RowKey::new(&name.join(&b"\0"[..]));
         let (coordinator, found, memory) = (self, None, context.child());
+        let counts = ReplicaCounts::NONE;
         let mut register =
-            RowRegister { coordinator, name, row, quorum, commit, decide, memory, found };
+            RowRegister { coordinator, name, row, quorum, commit, decide, memory, found, counts };
         // Large beside other requests.
         if Box::pin(self.agree(&mut register, context)).await? {
             return Ok(None);
@@ -130,6 +131,8 @@ struct RowRegister<'a, F> {
     memory: RequestContext,
     /// The row that was not to be changed, and its memory.
     found: Option<(RowSlice, RequestContext)>,
+    /// Participants that are needed, and those that have granted the last question.
+    counts: ReplicaCounts,
 }
 
 impl<F> RowRegister<'_, F> {
@@ -158,12 +161,13 @@ where
         if coordinator.refuses_writes.load(Ordering::Relaxed)
             || view.peers.is_self_removed
             || replicas.pending > 1
-            || !replicas.are_enough(local)
-            || !self.replicas(view, self.commit).are_enough(local)
         {
-            return Err(CoordinatorError::Unavailable);
+            return Err(CoordinatorError::Unavailable(ReplicaCounts::NONE));
         }
+        replicas.check(local)?;
+        self.replicas(view, self.commit).check(local)?;
         let requirement = replicas.requirement;
+        self.counts = requirement.check(std::iter::empty()).err().unwrap_or(self.counts);
         let own = replicas.is_local.then_some(local);
         let live = replicas.live.into_iter().chain(own).filter(|it| requirement.counts(*it));
         Electorate::new(view, live.collect(), requirement, local)
@@ -205,6 +209,14 @@ where
         let mut replicas = self.replicas(view, level);
         replicas.requirement.add(requirement);
         coordinator.write_to(view, &[mutation], vec![replicas], level).await
+    }
+
+    fn note_silent(&mut self, _members: Endpoints, counts: ReplicaCounts) {
+        self.counts = counts;
+    }
+
+    fn counts(&self) -> ReplicaCounts {
+        self.counts
     }
 }
 

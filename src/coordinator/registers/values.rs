@@ -9,7 +9,7 @@ use super::poll::Polled;
 use super::{Electorate, Intent, RegisterUse};
 use crate::base::context::RequestContext;
 use crate::coordinator::CoordinatorError;
-use crate::coordinator::consistency::Requirement;
+use crate::coordinator::consistency::{ReplicaCounts, Requirement};
 use crate::coordinator::coordinator::Coordinator;
 use crate::coordinator::view::{Endpoints, View};
 use crate::model::key::RowKey;
@@ -196,8 +196,8 @@ where
         match done {
             Ok(is_changed) => Ok((is_changed, self.newest)),
             Err(RegisterError::Other(error)) if !self.missing.is_empty() => Err(match error {
-                CoordinatorError::Unavailable => RegisterError::Dead(Missing(self.missing)),
-                CoordinatorError::TimedOut => RegisterError::Silent(Missing(self.missing)),
+                CoordinatorError::Unavailable(_) => RegisterError::Dead(Missing(self.missing)),
+                CoordinatorError::TimedOut(_) => RegisterError::Silent(Missing(self.missing)),
                 other => other.into(),
             }),
             Err(error) => Err(error),
@@ -228,7 +228,7 @@ where
     fn electorate(&mut self, view: &Arc<View>) -> Result<Electorate, CoordinatorError> {
         let local = self.coordinator.local;
         if view.peers.is_self_removed {
-            return Err(CoordinatorError::Unavailable);
+            return Err(CoordinatorError::Unavailable(ReplicaCounts::NONE));
         }
         let members: BTreeSet<IpAddr> = view.ring.members().map(|(_, member)| member).collect();
         let needed = members.len() / 2 + 1;
@@ -236,7 +236,6 @@ where
         let (live, missing): (Vec<IpAddr>, Vec<IpAddr>) = members.into_iter().partition(is_there);
         if live.len() < needed {
             self.missing = missing;
-            return Err(CoordinatorError::Unavailable);
         }
         Electorate::new(view, live.into(), Requirement::any(needed), local)
     }
@@ -300,7 +299,7 @@ where
         Ok(is_applied)
     }
 
-    fn note_silent(&mut self, members: Endpoints) {
+    fn note_silent(&mut self, members: Endpoints, _counts: ReplicaCounts) {
         self.missing = members.into_vec();
     }
 }

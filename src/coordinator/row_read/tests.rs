@@ -228,6 +228,20 @@ fn carry(case: &Case, copies: &[Copy]) -> (Option<Resolved>, bool) {
     (None, is_any_lost)
 }
 
+#[test]
+fn all_answers_but_one_count_while_replicas_that_differ_are_asked_again() {
+    let family = Arc::clone(SCHEMA.family(FamilyId(0)));
+    let candidates = (0..2).map(|place| (endpoint(place), true));
+    let mut read = RowRead::new(family, (Slice::all(None), 0), Requirement::any(2), candidates);
+    let counts = |present, has_data| ReplicaCounts { required: 2, present, has_data };
+    read.begin();
+    assert_eq!(read.counts(), counts(0, false));
+    read.on_reply(endpoint(1), Reply::Digest([7; 16]));
+    assert_eq!(read.counts(), counts(1, false));
+    let again = read.on_reply(endpoint(0), Reply::Data(RowVersion::default()));
+    assert_eq!((again.len(), read.counts()), (2, counts(1, true)));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 

@@ -1,7 +1,7 @@
 //! Tables made over CQL in a ring that grows: their schema, and their rows of any keys.
 
 use crate::cluster::nodes::{Cluster, replicated, wait_until};
-use crate::cql::{CqlClient, ERROR};
+use crate::cql::{ALL, CqlClient, ERROR, ONE, QUORUM, SERIAL};
 use crate::server::Options;
 use std::net::SocketAddr;
 use std::thread;
@@ -125,4 +125,41 @@ fn a_batch_that_a_node_of_the_ring_misses_is_written_in_the_end() {
         let is_whole = answer.body.last_chunk().is_some_and(|it| i64::from_be_bytes(*it) == 80);
         answer.opcode != ERROR && is_whole
     });
+}
+
+#[test]
+fn errors_tell_how_many_replicas_are_needed_and_alive() {
+    let options = replicated(1).with("CqlPort", &CQL_PORT.to_string());
+    let mut cluster = Cluster::start(3, options);
+    let mut client = connect(&cluster, 0);
+    client.query(
+        "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}",
+    );
+    client.query("CREATE TABLE k.t (n int PRIMARY KEY, v text)");
+    let (select, insert) =
+        ("SELECT v FROM k.t WHERE n = 1", "INSERT INTO k.t (n, v) VALUES (1, 'a')");
+    let (scan, batch) = ("SELECT n FROM k.t", &batch(1, 2));
+    let once = &format!("{insert} IF NOT EXISTS");
+    let mut refuses = |statement: &str, level: u16, told: u16, required: i32, alive: i32| {
+        let answer = client.query_at(level, statement);
+        let counts = [required.to_be_bytes(), alive.to_be_bytes()].concat();
+        let expected = [&told.to_be_bytes()[..], &counts].concat();
+        let is_unavailable = answer.opcode == ERROR && answer.body.starts_with(&[0, 0, 0x10, 0]);
+        assert!(is_unavailable, "{statement}: {}", answer.text());
+        assert!(answer.body.ends_with(&expected), "{statement}: {:?}", answer.body);
+    };
+    cluster.kill(2);
+    cluster.wait_until_seen(0, 2, false);
+    for statement in [select, insert, scan, batch] {
+        refuses(statement, ALL, ALL, 3, 2);
+    }
+    cluster.kill(1);
+    cluster.wait_until_seen(0, 1, false);
+    for statement in [select, insert, scan, batch] {
+        refuses(statement, ALL, ALL, 3, 1);
+        refuses(statement, QUORUM, QUORUM, 2, 1);
+    }
+    refuses(once, ONE, SERIAL, 2, 1);
+    refuses(select, SERIAL, SERIAL, 2, 1);
+    assert_ne!(client.query_at(ONE, select).opcode, ERROR);
 }

@@ -21,6 +21,9 @@ const SET_KEYSPACE: i32 = 3;
 const SCHEMA_CHANGE: i32 = 5;
 const ROWS: i32 = 2;
 
+/// The code of errors of too few replicas.
+const UNAVAILABLE: i32 = 0x1000;
+
 /// Flags of metadata.
 const MORE_PAGES: i32 = 2;
 
@@ -34,11 +37,14 @@ fn scripts_of_statements() {
 
 #[derive(goldenscript::Command)]
 pub(super) enum Command {
-    /// Runs a statement. With `page` a result is read in pages of so many rows.
+    /// Runs a statement, at ONE unless a level is given. With `page` a result is read in pages of
+    /// so many rows.
     Cql {
         statement: String,
         #[arg(key)]
         page: Option<i32>,
+        #[arg(key)]
+        level: Option<String>,
     },
     /// Inserts a column by Thrift, with timestamp 1 unless one is given.
     Insert {
@@ -91,13 +97,16 @@ impl World {
 
     /// All pages of the answer to a statement.
     pub(super) fn query(&mut self, statement: &str, page: Option<i32>) -> String {
+        self.query_at(1, statement, page)
+    }
+
+    fn query_at(&mut self, level: u16, statement: &str, page: Option<i32>) -> String {
         let mut shown = String::new();
         let mut state: Option<Vec<u8>> = None;
         for _ in 0..MOST_PAGES {
             let mut body = (statement.len() as u32).to_be_bytes().to_vec();
             body.extend_from_slice(statement.as_bytes());
-            // At ONE.
-            body.extend_from_slice(&[0, 1]);
+            body.extend_from_slice(&level.to_be_bytes());
             body.push(if page.is_some() { 4 } else { 0 } | if state.is_some() { 8 } else { 0 });
             body.extend(page.into_iter().flat_map(i32::to_be_bytes));
             if let Some(state) = &state {
@@ -107,8 +116,12 @@ impl World {
             let answer = self.cql.ask(QUERY, &body);
             let mut reader = Reader(&answer.body);
             if answer.opcode == ERROR {
-                let code = reader.int();
-                return format!("{shown}error {code:04x}: {}", reader.string());
+                let (code, mut text) = (reader.int(), reader.string());
+                if code == UNAVAILABLE {
+                    let (_level, required, alive) = (reader.short(), reader.int(), reader.int());
+                    write!(text, ": {alive} of {required}").unwrap();
+                }
+                return format!("{shown}error {code:04x}: {text}");
             }
             let (text, next) = reader.result();
             shown.push_str(&text);
@@ -166,7 +179,12 @@ impl goldenscript::Runner for World {
 
     fn run(&mut self, command: &Command, _: &Context) -> Result<String, Box<dyn Error>> {
         Ok(match command {
-            Command::Cql { statement, page } => self.query(statement, *page),
+            Command::Cql { statement, page, level } => {
+                let names = ["ANY", "ONE", "TWO", "THREE", "QUORUM", "ALL"];
+                let level = level.as_deref().unwrap_or("ONE");
+                let number = names.iter().position(|it| *it == level).ok_or(level)?;
+                self.query_at(number as u16, statement, *page)
+            }
             Command::Insert { family, key, column, value, sub, at } => {
                 let (sub, column) = (sub.as_deref().map(name), name(column));
                 let (super_column, family) = (sub.as_deref(), family.as_str());

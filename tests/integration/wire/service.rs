@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-use alexandra::service::ServiceError;
+use alexandra::service::{ReplicaCounts, ServiceError};
 use alexandra::thrift::idl::*;
 use alexandra::thrift::{Cassandra, Each, Encode, List, Map, Set, Text};
 use tokio::sync::Semaphore;
@@ -54,8 +54,8 @@ fn failure_of(key: &str) -> Option<ServiceError> {
     Some(match key {
         "invalid" => ServiceError::Invalid("because".into()),
         "not found" => ServiceError::NotFound,
-        "unavailable" => ServiceError::Unavailable,
-        "timed out" => ServiceError::TimedOut,
+        "unavailable" => ServiceError::Unavailable(ReplicaCounts::NONE),
+        "timed out" => ServiceError::TimedOut(ReplicaCounts::NONE),
         "authentication" => ServiceError::Unauthenticated("who?".into()),
         "authorization" => ServiceError::Unauthorized("no".into()),
         "internal" => ServiceError::Internal("a secret".into()),

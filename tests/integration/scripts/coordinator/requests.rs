@@ -2,7 +2,7 @@
 
 use super::text::{self, after};
 use alexandra::coordinator::{
-    ConsistencyLevel, Coordinator, CoordinatorError, RowQuery, ScanQuery,
+    ConsistencyLevel, Coordinator, CoordinatorError, ReplicaCounts, RowQuery, ScanQuery,
 };
 use alexandra::model::deletion::Deletion;
 use alexandra::model::key::RowKey;
@@ -31,6 +31,14 @@ pub(super) fn timed(
         match done {
             Ok(line) => Ok(line + &after),
             Err(CoordinatorError::Failed(error)) => Err(format!("failed: {error}{after}")),
+            Err(
+                error
+                @ (CoordinatorError::Unavailable(counts) | CoordinatorError::TimedOut(counts)),
+            ) => {
+                let ReplicaCounts { required, present, has_data } = counts;
+                let data = if has_data { ", with data" } else { "" };
+                Err(format!("{error}: {present} of {required}{data}{after}"))
+            }
             Err(error) => Err(error.to_string() + &after),
         }
     })
