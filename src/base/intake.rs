@@ -58,10 +58,18 @@ impl Unfinished {
         Self { intake, charge, turn: None }
     }
 
+    /// Bytes that are held.
+    pub fn bytes(&self) -> usize {
+        self.charge.bytes()
+    }
+
     /// Holds this many bytes from now on. Waits while others hold too much. False, and as before,
     /// if the memory does not come in time or is more than there is. Fewer bytes than before mean
     /// that a message is complete: the turn goes to the next.
     pub async fn hold(&mut self, bytes: usize) -> bool {
+        if bytes > self.intake.limit() {
+            return false;
+        }
         if bytes < self.charge.bytes() {
             self.turn = None;
         }

@@ -60,6 +60,17 @@ impl Input {
         Self { bytes: Vec::new(), held: Unfinished::new(intake) }
     }
 
+    /// Bytes of memory that are held.
+    pub(super) fn held(&self) -> usize {
+        self.held.bytes()
+    }
+
+    /// Memory for a request that is longer than the buffer.
+    pub(super) fn grown(&self, max_message_bytes: usize) -> usize {
+        let full = self.bytes.len();
+        (full * 2).min(max_message_bytes).max(full + BUFFER_BYTES)
+    }
+
     /// Makes room for more bytes, and waits for memory if others hold too much. The buffer does not
     /// grow far beyond the longest message. False if the memory does not come in time.
     pub(super) async fn make_room(&mut self, pool: &Pool, max_message_bytes: usize) -> bool {
@@ -68,12 +79,11 @@ impl Input {
             buffer.extend_from_slice(&self.bytes);
             self.bytes = buffer;
         } else if self.bytes.len() == self.bytes.capacity() {
-            let full = self.bytes.len();
-            let grown = (full * 2).min(max_message_bytes).max(full + BUFFER_BYTES);
+            let grown = self.grown(max_message_bytes);
             if !self.held.hold(grown).await {
                 return false;
             }
-            self.bytes.reserve_exact(grown - full);
+            self.bytes.reserve_exact(grown - self.bytes.len());
         }
         true
     }

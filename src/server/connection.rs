@@ -325,7 +325,11 @@ impl<P: Protocol> Connection<P> {
     /// Refuses a request for whose rest there is no memory, and forgets its bytes.
     async fn refuse_unfinished(&mut self, input: &mut Input) -> Result<(), Close> {
         let mut ready = self.local.pool.take();
-        self.refuse(&input.bytes, &mut ready)?;
+        let (needed, limit) = {
+            let Shared { room, received, .. } = &*self.local.shared;
+            (input.grown(room.longest), received.limit())
+        };
+        self.refuse(&input.bytes, (needed, limit), &mut ready)?;
         self.flush(&mut ready).await?;
         self.local.pool.give(ready);
         let room = &self.local.shared.room;
@@ -340,7 +344,7 @@ impl<P: Protocol> Connection<P> {
     /// Answers all whole requests, or begins to, and sends the replies.
     async fn serve(&mut self, input: &mut Input, room: &Room) -> Result<(), Close> {
         let mut ready = self.local.pool.take();
-        let executed = self.execute(&input.bytes, room, &mut ready).await;
+        let executed = self.execute(input, room, &mut ready).await;
         // Answers before a malformed request are sent as well.
         let flushed = self.flush(&mut ready).await;
         self.local.pool.give(ready);
@@ -372,12 +376,12 @@ impl<P: Protocol> Connection<P> {
     /// Executes whole requests in order, and returns how many bytes they took.
     async fn execute(
         &mut self,
-        bytes: &[u8],
+        input: &Input,
         room: &Room,
         ready: &mut Vec<u8>,
     ) -> Result<usize, Close> {
         let (mut done, mut deadline) = (0, None);
-        while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty())
+        while let Some(rest) = input.bytes.get(done..).filter(|rest| !rest.is_empty())
             && !self.is_full()
         {
             // The other clients of the thread get their turn, however many requests came at once.
@@ -388,7 +392,11 @@ impl<P: Protocol> Connection<P> {
             let length = match self.speaker.protocol.decode(&mut self.framing, rest, room)? {
                 Decoded::Incomplete => break,
                 Decoded::NoMemory(needed) => {
-                    self.wait_for_memory(needed, &mut deadline, (rest, room), ready).await?;
+                    let shared = &self.local.shared;
+                    if !wait_for_memory(shared, input, needed, &mut deadline).await {
+                        let all = needed.saturating_add(input.held());
+                        self.refuse(rest, (all, room.memory.limit()), ready)?;
+                    }
                     continue;
                 }
                 Decoded::PassOver(count) => count,
@@ -404,38 +412,38 @@ impl<P: Protocol> Connection<P> {
         Ok(done)
     }
 
-    /// Waits while others hold the memory that a request takes, and refuses it if they hold it
-    /// beyond the deadline. Its bytes are decoded again then.
-    async fn wait_for_memory(
+    /// Answers a request that needs at least so many bytes of a limit, which are not there.
+    fn refuse(
         &mut self,
-        needed: usize,
-        deadline: &mut Option<Instant>,
-        (bytes, room): (&[u8], &Room),
+        bytes: &[u8],
+        (needed, limit): (usize, usize),
         ready: &mut Vec<u8>,
     ) -> Result<(), Close> {
-        let patience = self.local.shared.limits.memory_wait;
-        let until = *deadline.get_or_insert_with(|| Instant::now() + patience);
-        let left = until.saturating_duration_since(Instant::now());
-        if !room.memory.wait_for(needed, left).await {
-            return self.refuse(bytes, ready);
-        }
-        // Decoding takes it.
-        room.memory.give_back(needed);
-        Ok(())
-    }
-
-    /// Answers a request for which there is no memory.
-    fn refuse(&mut self, bytes: &[u8], ready: &mut Vec<u8>) -> Result<(), Close> {
         let Shared { room, reporter, traffic, .. } = &*self.local.shared;
         traffic.refused_request();
         let (settings, megabytes) = (room.settings, room.memory.limit() >> 20);
-        let why = format!(
-            "the request takes more memory than is free: requests and answers have {megabytes} MB \
-             of MemoryBudgetInMB, unfinished requests what {settings}ReceiveBudgetInMB allows. \
-             Send fewer rows, columns or keys at a time, or try again later"
-        );
+        let is_passing = needed <= limit;
+        let why = if is_passing {
+            format!(
+                "the request takes more memory than is free: requests and answers have \
+                 {megabytes} MB of MemoryBudgetInMB, unfinished requests what \
+                 {settings}ReceiveBudgetInMB allows. Send fewer rows, columns or keys at a time, \
+                 or try again later"
+            )
+        } else {
+            let setting = if limit < room.memory.limit() / 4 * 3 {
+                format!("{settings}ReceiveBudgetInMB")
+            } else {
+                "MemoryBudgetInMB".to_owned()
+            };
+            let (needed, allowed) = (needed.div_ceil(1 << 20), limit >> 20);
+            format!(
+                "the request takes at least {needed} MB of memory, and {setting} leaves {allowed} \
+                 MB for it: raise that, or send fewer rows, columns or keys at a time"
+            )
+        };
         let mut reply = self.local.pool.take();
-        let refusal = Refusal { why: &why, is_passing: true };
+        let refusal = Refusal { why: &why, is_passing };
         let refused = self.speaker.protocol.refuse(&mut self.framing, bytes, &refusal, &mut reply);
         let Some(what) = refused else { return Err(self.over_budget()) };
         ready.extend_from_slice(&reply);
@@ -564,6 +572,28 @@ async fn abandoned(stream: &Stream, shared: &Shared) {
             return;
         }
     }
+}
+
+/// Waits while others hold the memory that a request takes. False if they hold it beyond the
+/// deadline, or if the request itself does: its bytes stay while it is decoded.
+async fn wait_for_memory(
+    shared: &Shared,
+    input: &Input,
+    needed: usize,
+    deadline: &mut Option<Instant>,
+) -> bool {
+    let memory = &shared.room.memory;
+    if needed.saturating_add(input.held()) > memory.limit() {
+        return false;
+    }
+    let until = *deadline.get_or_insert_with(|| Instant::now() + shared.limits.memory_wait);
+    let left = until.saturating_duration_since(Instant::now());
+    let is_there = memory.wait_for(needed, left).await;
+    if is_there {
+        // Decoding takes it.
+        memory.give_back(needed);
+    }
+    is_there
 }
 
 /// Writes the replies. While the client does not read they count as unsent; if others hold the

@@ -85,6 +85,10 @@ fn a_declared_length_takes_no_memory_until_its_bytes_arrive() {
     server.assert_alive();
 }
 
+fn small() -> Vec<u8> {
+    call("insert", 8, &insert_args("k"))
+}
+
 #[test]
 fn an_unfinished_request_beyond_the_budget_is_refused_and_its_connection_stays() {
     let server = Running::start(|options| options.limits.receive_budget_bytes = 1 << 20);
@@ -97,9 +101,9 @@ fn an_unfinished_request_beyond_the_budget_is_refused_and_its_connection_stays()
             greedy.send(&request);
             let answer = greedy.reply();
             let Some((1, Some(why))) = answer.exception() else { panic!("{answer:?}") };
-            assert!(why.contains("ThriftReceiveBudgetInMB") && why.contains("fewer rows"), "{why}");
-            let small = call("insert", 8, &insert_args("k"));
-            greedy.send(&if framed { frame(&small) } else { small });
+            assert!(why.contains("at least 2 MB of memory") && why.contains("fewer rows"), "{why}");
+            assert!(why.contains("ThriftReceiveBudgetInMB leaves 1 MB"), "{why}");
+            greedy.send(&if framed { frame(&small()) } else { small() });
             assert!(greedy.reply().is_void());
         }
     }
@@ -123,6 +127,27 @@ fn arguments_that_take_more_memory_than_is_free_are_refused() {
                 is_refused
             );
         }
+    }
+}
+
+#[test]
+fn a_request_for_which_there_is_never_enough_memory_does_not_wait_for_any() {
+    let server = Running::start(|options| {
+        options.memory = Budget::new(4 << 20);
+        options.limits.max_message_bytes = 5 << 19;
+        options.limits.memory_wait = Duration::from_hours(1);
+    });
+    // It has room as it comes, and none beside that when it is decoded.
+    for (framed, request) in forms("insert", 7, &insert_args(&"k".repeat(2_300_000))) {
+        let mut client = server.connect();
+        client.framed = framed;
+        client.send(&request);
+        let answer = client.reply();
+        let Some((1, Some(why))) = answer.exception() else { panic!("{answer:?}") };
+        let limits = "at least 5 MB of memory, and MemoryBudgetInMB leaves 4 MB for it: raise that";
+        assert!(why.contains(limits), "{why}");
+        client.send(&if framed { frame(&small()) } else { small() });
+        assert!(client.reply().is_void());
     }
 }
 
@@ -204,7 +229,7 @@ fn the_log_names_the_peer_and_the_setting_once_per_reason() {
     let mut greedy = server.connect();
     greedy.call("insert", &insert_args(&"k".repeat(3 << 20)));
     let [line] = LOG.about(&greedy).try_into().unwrap();
-    assert!(line.contains("ThriftReceiveBudgetInMB allows"), "{line}");
+    assert!(line.contains("ThriftReceiveBudgetInMB leaves 1 MB"), "{line}");
     assert_eq!(LOG.about(&again), Vec::<String>::new(), "one line for a reason in a moment");
 }
 
