@@ -59,12 +59,13 @@ enum Call {
     Use,
     Truncate,
     Schema,
+    Login,
 }
 
 impl Call {
     /// Their names, in their order.
-    const NAMES: [&'static str; 7] =
-        ["prepare", "select", "modify", "batch", "use", "truncate", "schema"];
+    const NAMES: [&'static str; 8] =
+        ["prepare", "select", "modify", "batch", "use", "truncate", "schema", "login"];
 
     /// The call of a plan, and whether its consistency level counts.
     fn of(plan: &Plan) -> (Self, bool) {
@@ -122,7 +123,8 @@ impl Execute for Executor {
         user: String,
         password: String,
     ) -> Result<(), CqlError> {
-        Ok(self.service.authenticate(session.login(), user, password).await?)
+        let request = self.requests.begin(Call::Login as usize, None);
+        Ok(request.count(self.service.authenticate(session.login(), user, password).await)?)
     }
 }
 

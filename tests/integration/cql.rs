@@ -183,6 +183,15 @@ fn users_log_in_with_their_password_alone_and_use_what_is_theirs() {
     assert!(server.log().contains("a login from 127.0.0.1 failed"), "{}", server.log());
     let welcome = client.ask(AUTH_RESPONSE, b"\0\0\0\x13\0jsmith\0havebadpass");
     assert_eq!(welcome.opcode, AUTH_SUCCESS, "{welcome:?}");
+    let admin = admin_address(directory.path());
+    let (_, metrics) = exchange(admin, "GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n");
+    let labels = "protocol=\"cql\",call=\"login\",level=\"\"";
+    for line in [
+        format!("alexandra_requests_total{{{labels}}} 2\n"),
+        format!("alexandra_request_failures_total{{{labels},kind=\"denied\"}} 1\n"),
+    ] {
+        assert!(metrics.contains(&line), "{line}{metrics}");
+    }
 
     let refused =
         |answer: Answer| if answer.opcode == ERROR { answer.text() } else { String::new() };
