@@ -147,6 +147,14 @@ impl Operations {
         look.is_ok_and(|look| look.members.is_member(self.node.local()))
     }
 
+    /// Whether a node without a place has not lost one since the start, by an operation or a
+    /// removal.
+    fn is_starting(&self) -> bool {
+        let local = self.node.local();
+        let is_removed = self.node.host().is_ok_and(|host| host.turns_away(local).is_some());
+        self.last.lock().is_none() && !is_removed
+    }
+
     /// The mode of the node, and its streams of data.
     pub fn streams(&self) -> StreamsNow {
         let running = self.report().filter(|operation| operation.outcome.is_none());
@@ -154,6 +162,7 @@ impl Operations {
             Some(operation) => operation.mode,
             None if self.node.stop.is_cancelled() => "Node is drained".to_owned(),
             None if self.is_member() => "Normal".to_owned(),
+            None if self.is_starting() => "Starting".to_owned(),
             None => "Decommissioned".to_owned(),
         };
         StreamsNow { mode, sending: self.node.sending.now(), receiving: self.node.receiving.now() }

@@ -89,6 +89,8 @@ enum Command {
     /// Waits for the end of what nodes do.
     Wait(String),
     Members,
+    /// The mode of a node, as `nodetool streams` prints it.
+    Mode(u8),
     Advance(String),
     Restart(String, #[arg(key = "every")] Option<String>, #[arg(key = "times")] Option<u32>),
     Down(u8),
@@ -279,6 +281,7 @@ async fn run(world: &mut World, command: &Command) -> Said {
             }
             Ok(said.join("\n"))
         }
+        Command::Mode(node) => Ok(world.node(*node)?.process().operations.streams().mode),
         Command::Advance(time) => {
             tokio::time::sleep(duration(time)?).await;
             Ok(String::new())
