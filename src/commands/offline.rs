@@ -9,6 +9,7 @@ use crate::config::{ConfigErrors, Loader, Settings};
 use crate::model::comparator::ComparatorRegistry;
 use crate::schema;
 use crate::storage::database::Components;
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -60,16 +61,32 @@ pub(super) fn check_keyspace(settings: &Settings, keyspace: Option<&str>) -> Res
 
 /// Refuses to run as root on another user's data: the server could not read root's files.
 pub(super) fn check_user(settings: &Settings) -> Result<(), Failure> {
+    refuse_root(settings, |it| it.ancestors().find_map(|path| path.metadata().ok()))
+}
+
+/// The same for a server, which may begin as root in empty directories of anybody, as in a
+/// container.
+pub(super) fn check_user_of_server(settings: &Settings) -> Result<(), Failure> {
+    let has_files = |it: &Path| it.read_dir().is_ok_and(|mut files| files.next().is_some());
+    refuse_root(settings, |it| it.metadata().ok().filter(|_| has_files(it)))
+}
+
+fn refuse_root(
+    settings: &Settings,
+    owned: impl Fn(&Path) -> Option<Metadata>,
+) -> Result<(), Failure> {
     let Directories { data, commit_log, .. } = &settings.directories;
-    let nearest = |it: &PathBuf| it.ancestors().find_map(|path| path.metadata().ok());
-    let found = data.iter().chain([commit_log]).filter_map(nearest).find(|it| it.uid() != 0);
-    let Some(owned) = found.filter(|_| is_root()) else { return Ok(()) };
-    let command: Vec<_> = std::env::args_os().map(|it| quote(&it.to_string_lossy())).collect();
+    let mut found = data.iter().chain([commit_log]).filter_map(|it| owned(it));
+    let other = if is_root() { found.find(|it| it.uid() != 0) } else { None };
+    let Some(other) = other else { return Ok(()) };
+    // The start script adds the hidden argument.
+    let typed = std::env::args_os().filter(|it| it != "--detached");
+    let command: Vec<_> = typed.map(|it| quote(&it.to_string_lossy())).collect();
     Err(Failure::new(format_args!(
         "the data belong to another user, whose server could not read new files of root. Run: \
          setpriv --reuid {} --regid {} --clear-groups {}",
-        owned.uid(),
-        owned.gid(),
+        other.uid(),
+        other.gid(),
         command.join(" ")
     )))
 }

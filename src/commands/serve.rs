@@ -2,7 +2,7 @@
 
 use super::check_config::refuse;
 use super::log_file::{LogPlan, NamedFile};
-use super::offline::components;
+use super::offline::{check_user_of_server, components};
 use super::output::Failure;
 use crate::assembly;
 use crate::base::audit;
@@ -74,6 +74,11 @@ pub(super) fn run(
 ) -> Result<ExitCode, Failure> {
     let properties = Properties::parse(&arguments.properties);
     let loaded = load(arguments, &properties);
+    if let Ok(loaded) = &loaded {
+        // Before there is a log file of root.
+        check_user_of_server(&loaded.settings)
+            .map_err(|failure| Failure::with(START_FAILED, failure.text))?;
+    }
     let terminal = log.start(loaded.as_ref().ok().and_then(log_file))?;
     let when_ready = || {
         terminal.leave();

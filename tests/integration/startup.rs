@@ -5,11 +5,15 @@ use crate::server::calls::{
     self, KEYSPACE, Path as ColumnPath, STANDARD, families_with, plain_families,
 };
 use crate::server::client::Client;
-use crate::server::{Options, Refusal, Server, configure, is_free, program, refused, serve};
+use crate::server::{
+    Options, Refusal, Server, configure, is_free, program, reconfigure, refused, serve,
+};
+use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -343,6 +347,79 @@ fn a_server_serves_without_an_output_until_it_is_hung_up() {
         assert!(status.success(), "{status}");
         assert!(!pid_file.exists());
     }
+}
+
+#[test]
+fn a_hangup_during_a_reload_has_the_last_configuration_read_after_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let address = configure(directory.path(), &plain_families());
+    let mut command = serve(directory.path());
+    command.args(["-p", "pid"]);
+    let server = Server::launch(directory.path(), address, command);
+    let file = directory.path().join("storage-conf.xml");
+    let [first, last] = ["9", "10"].map(|phi| {
+        reconfigure(directory.path(), &Options::default().with("PhiConvictThreshold", phi));
+        fs::read(&file).unwrap()
+    });
+    // The server is in the middle of a reload for as long as the other end of this pipe is open.
+    fs::remove_file(&file).unwrap();
+    let made = Command::new("mkfifo").args(["-m", "600"]).arg(&file).status().unwrap();
+    assert!(made.success());
+    server.hang_up();
+    let mut writer = wait_for("the reload has begun", || {
+        let flags = OFlags::NONBLOCK.bits() as i32;
+        OpenOptions::new().write(true).custom_flags(flags).open(&file).ok()
+    });
+    server.hang_up();
+    let other = directory.path().join("other");
+    fs::write(&other, &last).unwrap();
+    fs::rename(&other, &file).unwrap();
+    writer.write_all(&first).unwrap();
+    drop(writer);
+    wait_for("both have ended", || {
+        (server.log().matches("reload by SIGHUP: done").count() == 2).then_some(())
+    });
+    let log = server.log();
+    let changes = log.lines().filter_map(|line| line.split_once("changed: PhiConvictThreshold: "));
+    assert_eq!(changes.map(|(_, change)| change).collect::<Vec<_>>(), ["8 -> 9", "9 -> 10"]);
+}
+
+/// Waits until there is something.
+#[track_caller]
+fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..6000 {
+        if let Some(found) = found() {
+            return found;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("not within a minute: {what}");
+}
+
+#[test]
+fn root_serves_no_data_of_another_user() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = plain_families().with("LogFile", "system.log");
+    assert!(Server::start(directory.path(), &options).stop().success());
+    let place = |name: &str| directory.path().join(name);
+    fs::remove_file(place("system.log")).unwrap();
+    for name in ["data", "commitlog"] {
+        // Only root can give files away.
+        if chown(place(name), Some(12345), Some(54321)).is_err() {
+            return;
+        }
+        let way_out = "Run: setpriv --reuid 12345 --regid 54321 --clear-groups ";
+        assert_refused(&refused(&serve(directory.path())), 3, &[way_out, " serve --config "]);
+        assert!(!place("system.log").exists(), "a log file of root");
+        chown(place(name), Some(0), Some(0)).unwrap();
+    }
+    // As with a volume of a container.
+    for name in ["data", "commitlog"] {
+        fs::remove_dir_all(place(name)).unwrap();
+        fs::create_dir(place(name)).unwrap();
+        chown(place(name), Some(12345), Some(54321)).unwrap();
+    }
+    assert!(Server::start(directory.path(), &options).stop().success());
 }
 
 /// Names and niceness of the threads of a server.
