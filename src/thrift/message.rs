@@ -119,6 +119,13 @@ const CQL_WIDE_STREAMS: u8 = 3;
 
 const CQL_TEXT: &str = "this port speaks Thrift: CQL clients connect to CqlPort, usually 9042";
 
+/// First byte of the Compact protocol, and second ones: calls, also those without an answer.
+const COMPACT: u8 = 0x82;
+const COMPACT_CALLS: [u8; 2] = [0x21, 0x81];
+
+/// Its length is written in one byte.
+const COMPACT_TEXT: &str = "this server speaks the Binary protocol of Thrift, not the Compact one";
+
 const HTTP_TEXT: &str = "This port speaks Thrift. nodetool, JSON over HTTP and metrics are at \
                          AdminAddress and AdminPort, by default http://127.0.0.1:8080.\n";
 
@@ -131,6 +138,10 @@ pub(super) enum Foreign {
     Cql {
         version: u8,
         stream: [u8; 2],
+    },
+    /// Thrift by its other protocol.
+    Compact {
+        framed: bool,
     },
 }
 
@@ -146,6 +157,7 @@ impl Foreign {
             .into_bytes(),
             Self::Tls => TLS_HANDSHAKE_FAILURE.to_vec(),
             Self::Cql { version, stream } => cql_error(version, stream),
+            Self::Compact { framed } => compact_exception(framed),
         }
     }
 
@@ -161,6 +173,9 @@ impl Foreign {
             }
             Self::Cql { .. } => {
                 "it speaks CQL to a Thrift port: CQL clients connect to CqlPort, usually 9042"
+            }
+            Self::Compact { .. } => {
+                "it speaks the Compact protocol of Thrift: set the client to the Binary one"
             }
         }
     }
@@ -180,6 +195,16 @@ fn cql_error(version: u8, stream: [u8; 2]) -> Vec<u8> {
     frame
 }
 
+/// `TApplicationException` of the Compact protocol, without the name of the call.
+fn compact_exception(framed: bool) -> Vec<u8> {
+    // No name and no number of a call; then text and type, which is INVALID_PROTOCOL.
+    let mut message = vec![COMPACT, 0x61, 0, 0, 0x18, COMPACT_TEXT.len() as u8];
+    message.extend_from_slice(COMPACT_TEXT.as_bytes());
+    message.extend_from_slice(&[0x15, 2 * 9, 0]);
+    let length = (message.len() as u32).to_be_bytes();
+    if framed { [&length, &*message].concat() } else { message }
+}
+
 /// Which protocol the first bytes of a connection are of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Guess {
@@ -197,6 +222,17 @@ impl Guess {
     /// more. After such a length a message follows: `80 01`, a type and a length of at most 1024,
     /// or such a length at once and a name.
     pub(super) fn of(bytes: &[u8]) -> Self {
+        match bytes {
+            [COMPACT, call, ..] if COMPACT_CALLS.contains(call) => {
+                return Self::Foreign(Foreign::Compact { framed: false });
+            }
+            // No name of a method begins like this.
+            [0, _, _, _, COMPACT, call, ..] if COMPACT_CALLS.contains(call) => {
+                return Self::Foreign(Foreign::Compact { framed: true });
+            }
+            [0, _, _, _, COMPACT] => return Self::Undecided,
+            _ => {}
+        }
         // The hello of TLS in a record of SSL 2, as clients of the time send it.
         if let [0x80..=0xFF, 2..=0xFF, 1, 3, ..] = bytes {
             return Self::Foreign(Foreign::Tls);
@@ -313,7 +349,7 @@ mod tests {
     fn other_protocols_are_recognised_as_soon_as_their_bytes_tell() {
         let cql = |version, stream| Foreign::Cql { version, stream };
         let startup = b"\x02\x00\x07\x01\x00\x00\x00\x16\x00\x01\x00\x0BCQL_VERSION";
-        let cases: [(&[u8], Foreign); 10] = [
+        let cases: [(&[u8], Foreign); 12] = [
             (b"\x42\x00\x00\x03\x05\x00\x00\x00\x00", cql(4, [0, 3])),
             (b"GET / HTTP/1.1\r\n", Foreign::Http),
             (b"PRI * HTTP/2.0\r\n", Foreign::Http),
@@ -324,13 +360,25 @@ mod tests {
             (b"\x05\x10\x01\x02\x01\x00\x00\x00\x16", cql(5, [1, 2])),
             (b"\x01\x00\x09\x05\x00\x00\x00\x00", cql(1, [9, 0])),
             (startup, cql(2, [7, 0])),
+            (b"\x82\x21\x01\x03get", Foreign::Compact { framed: false }),
+            (b"\x00\x00\x00\x1E\x82\x21\x01\x03get", Foreign::Compact { framed: true }),
         ];
         for (bytes, foreign) in cases {
             assert_eq!(Guess::of(bytes), Guess::Foreign(foreign), "{bytes:02X?}");
             let guesses = (1..bytes.len()).map(|end| Guess::of(&bytes[..end]));
             let mut early = guesses.filter(|it| *it != Guess::Foreign(foreign));
-            assert!(early.all(|it| it == Guess::Undecided || bytes[0] == 0x80), "{bytes:02X?}");
+            assert!(
+                early.all(|it| it == Guess::Undecided || matches!(bytes[0], 0 | 0x80 | 0x82)),
+                "{bytes:02X?}"
+            );
         }
+    }
+
+    #[test]
+    fn a_compact_exception_has_the_frame_of_its_call() {
+        let [bare, framed] = [false, true].map(compact_exception);
+        assert_eq!(bare[..6], [0x82, 0x61, 0, 0, 0x18, bare.len() as u8 - 9]);
+        assert_eq!(framed, [&(bare.len() as u32).to_be_bytes(), &*bare].concat());
     }
 
     #[test]

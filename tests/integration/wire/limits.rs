@@ -333,6 +333,14 @@ fn clients_of_other_protocols_are_answered_in_theirs() {
     assert_eq!(cql[..5], [0x84, 0, 0, 0, 0], "an error on the stream of the request");
     let text = String::from_utf8_lossy(&cql);
     assert!(text.contains("speaks Thrift") && line.contains("speaks CQL"), "{text}{line}");
+
+    let get = b"\x82\x21\x01\x03get\x18\x01k\x00";
+    for (framed, call) in [(false, get.to_vec()), (true, frame(get))] {
+        let (compact, line) = answer(&call);
+        assert_eq!(compact[if framed { 4 } else { 0 }..][..2], [0x82, 0x61], "an exception");
+        let text = String::from_utf8_lossy(&compact);
+        assert!(text.contains("Binary") && line.contains("speaks the Compact protocol"), "{line}");
+    }
 }
 
 #[test]
