@@ -243,30 +243,55 @@ pub fn read(path: Option<&Path>) -> Result<(String, String), ConfigError> {
     Ok((xml::decode(&bytes, &origin)?, origin))
 }
 
-/// The text without the content of elements that may hold secrets: `AdminToken`, and misspelt ones
-/// like it or like nothing. Those in comments count as well.
+/// The text without content and attributes of elements that may hold secrets: `AdminToken`, and
+/// misspelt ones like it or like nothing. Attributes with such a name have no value. Those in
+/// comments count as well.
 fn without_secrets(text: &str) -> String {
     let is_secret = |name: &str| {
         let name = name.to_ascii_lowercase();
         ["token", "password", "secret"].iter().any(|it| name.contains(it))
             && !["initialtoken", "admintokenrequired"].contains(&&*name)
     };
+    let text = without_values(text, is_secret);
     // Without a name it is an end or a comment, and without an end a word in one.
     let is_unknown = |name: &str, rest: &str| {
-        !name.is_empty() && !elements::is_name(name) && rest.contains(&format!("</{name}>"))
+        let tag = rest.split_once('>').map_or(rest, |(tag, _)| tag);
+        let is_ended = tag.ends_with('/') || rest.contains(&format!("</{name}>"));
+        !name.is_empty() && !elements::is_name(name) && is_ended
     };
     let mut shown = String::with_capacity(text.len());
-    let mut rest = text;
+    let mut rest = &*text;
     while let Some((before, tag)) = rest.split_once('<') {
         let (name, after) = tag.split_at(tag.find(|c: char| !c.is_alphanumeric()).unwrap_or(0));
         shown.extend([before, "<", name]);
         rest = after;
         if is_secret(name) || is_unknown(name, after) {
             let (tag, content) = rest.split_at(rest.find('>').map_or(rest.len(), |end| end + 1));
-            shown.push_str(tag);
+            let is_empty = tag.ends_with("/>");
+            shown.push_str(if is_empty { "/>" } else { ">" });
             let end = content.find(&format!("</{name}")).or_else(|| content.find('<'));
-            let end = if tag.ends_with("/>") { 0 } else { end.unwrap_or(content.len()) };
+            let end = if is_empty { 0 } else { end.unwrap_or(content.len()) };
             rest = content.split_at(end).1;
+        }
+    }
+    shown + rest
+}
+
+/// The text without the quoted values of attributes with these names.
+fn without_values(text: &str, hides: impl Fn(&str) -> bool) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, value)) = rest.split_once('=') {
+        let named = before.trim_end().rsplit(|c: char| c.is_whitespace() || "<>\"'".contains(c));
+        let quoted = value.trim_start();
+        let quote = quoted.chars().next().filter(|c| "\"'".contains(*c));
+        shown.extend([before, "="]);
+        rest = value;
+        if let Some(quote) = quote.filter(|_| named.take(1).any(&hides)) {
+            let (start, hidden) = value.split_at(value.len() - quoted.len() + 1);
+            shown.push_str(start);
+            // No value has a `<`; a word of a comment may have no end.
+            rest = hidden.split_at(hidden.find([quote, '<']).unwrap_or(hidden.len())).1;
         }
     }
     shown + rest

@@ -27,6 +27,19 @@ fn the_token_is_never_shown() {
     assert_eq!(settings.admin.token.as_deref(), Some("s3cret"));
     assert_eq!(settings.text, text.replace("s3cret", ""));
     assert!(!format!("{}{settings:?}", describe(&loaded)).contains("s3cret"));
+
+    let elements = "<AdminTokn a='s3cret' b = \"s3cret>s3cret\">s3cret</AdminTokn>\
+                    <Tokn a=\"s3cret\"/><Seeds my-token = 's3cret' Password=\"s3cret>\"/>\
+                    <!-- <AdminToken a='s3cret>s3cret</AdminToken> password=\"s3cret\" -->\
+                    </Storage>";
+    let loaded = parse(&OF_06.replace("</Storage>", elements)).unwrap();
+    let shown = loaded.settings.text.split_once("<AdminTokn").unwrap().1;
+    assert_eq!(
+        shown.trim_end(),
+        "></AdminTokn><Tokn/><Seeds my-token = '' Password=\"\"/>\
+         <!-- <AdminToken></AdminToken> password=\"\" --></Storage>"
+    );
+    assert!(!format!("{}{:?}", describe(&loaded), loaded.settings).contains("s3cret"));
 }
 
 #[test]
