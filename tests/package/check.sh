@@ -111,6 +111,8 @@ serves
 run_blog
 write_row
 inside stat -c "%U %a %n" /var/lib/cassandra /var/log/cassandra /etc/cassandra/storage-conf.xml
+mode=$(inside stat -c "%U %G %a" /etc/cassandra/storage-conf.xml)
+[ "$mode" = "root cassandra 640" ] || fail "the configuration is not for the service alone: $mode"
 inside systemd-analyze security alexandra | tail -n 1
 
 say "three nights with a script of the years of 0.6"

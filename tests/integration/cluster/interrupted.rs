@@ -287,6 +287,16 @@ fn a_node_that_joins_stands_still() {
     let mut cluster = Cluster::start(2, slowly());
     fill(&mut cluster.client(0).at(Level::All));
     let new = begin_to_join(&mut cluster);
+    // It goes on collecting while the others stand still.
+    for member in [0, 1] {
+        cluster.server(member).pause();
+    }
+    let health = cluster.nodes[new].try_ask("health").unwrap();
+    for member in [0, 1] {
+        cluster.server(member).resume();
+    }
+    assert!(health.starts_with("HTTP/1.1 503 ") && health.contains("Outside"), "{health}");
+    assert!(health.contains("is no member of the ring: Bootstrapping"), "{health}");
     cluster.server(new).pause();
     let joining = |observer: usize| {
         let ring = cluster.nodes[observer].ask("ring");
