@@ -35,10 +35,14 @@ struct Terminal {
 
 impl Terminal {
     fn start(server: &Server, home: &Path, admin_port: u16) -> Self {
+        Self::paged(server, home, admin_port, "")
+    }
+
+    fn paged(server: &Server, home: &Path, admin_port: u16, pager: &str) -> Self {
         let pty = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&pty).unwrap();
         unlockpt(&pty).unwrap();
-        let size = Winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&pty, size).unwrap();
         let name = ptsname(&pty, Vec::new()).unwrap();
         let end = || open(name.as_c_str(), OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
@@ -49,7 +53,7 @@ impl Terminal {
         let mut command = Command::new(program());
         let admin_port = admin_port.to_string();
         command.args(["cli", "--admin-port", &admin_port, "-h", &host, "-p", &port]);
-        command.env("HOME", home).env("TERM", "xterm").env_remove("PAGER");
+        command.env("HOME", home).env("TERM", "xterm").env("PAGER", pager);
         let process = command.stdin(input).stdout(output).stderr(errors).spawn().unwrap();
         let keyboard = File::from(pty);
         let mut shown = keyboard.try_clone().unwrap();

@@ -10,6 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stopped;
 
+/// Bytes of text that no pipe holds: a pager that took them has started.
+const PIPE: usize = 1 << 20;
+
+/// Exit codes of a shell whose command cannot be run, or is not there.
+const NOT_RUN: [i32; 2] = [126, 127];
+
 /// Where text goes.
 #[derive(Debug)]
 pub(super) struct Screen {
@@ -17,9 +23,18 @@ pub(super) struct Screen {
     paged: Option<(usize, String)>,
     /// Text of this statement that may become too long.
     held: String,
-    pager: Option<Child>,
+    pager: Option<Pager>,
     /// Set by Ctrl-C.
     interrupted: Arc<AtomicBool>,
+}
+
+/// A pager in its shell.
+#[derive(Debug)]
+struct Pager {
+    shell: Child,
+    command: String,
+    /// All text that it was given, until it has surely started.
+    given: Option<String>,
 }
 
 impl Screen {
@@ -38,10 +53,10 @@ impl Screen {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Stopped);
         }
-        if let Some(pager) = &mut self.pager {
-            return write(pager, text);
+        if self.pager.is_some() {
+            return self.give(text);
         }
-        let Some((lines, command)) = &self.paged else {
+        let Some((lines, _)) = &self.paged else {
             output::text(text);
             return if output::is_complete() { Ok(()) } else { Err(Stopped) };
         };
@@ -50,26 +65,49 @@ impl Screen {
             return Ok(());
         }
         let held = std::mem::take(&mut self.held);
-        let shell = Command::new("sh").args(["-c", command]).stdin(Stdio::piped()).spawn();
-        self.paged = None;
-        match shell {
-            Ok(pager) => write(self.pager.insert(pager), &held),
+        let Some((_, command)) = self.paged.take() else { return self.print(&held) };
+        match Command::new("sh").args(["-c", &command]).stdin(Stdio::piped()).spawn() {
+            Ok(shell) => {
+                self.pager = Some(Pager { shell, command, given: Some(String::new()) });
+                self.give(&held)
+            }
             Err(_) => self.print(&held),
         }
+    }
+
+    /// Gives text to the pager.
+    fn give(&mut self, text: &str) -> Result<(), Stopped> {
+        let Some(pager) = &mut self.pager else { return Err(Stopped) };
+        if let Some(given) = &mut pager.given {
+            given.push_str(text);
+        }
+        match pager.shell.stdin.as_mut().map(|input| input.write_all(text.as_bytes())) {
+            Some(Ok(())) => {
+                pager.given.take_if(|given| given.len() > PIPE);
+                Ok(())
+            }
+            _ => self.leave_pager(),
+        }
+    }
+
+    /// Waits until the pager is left, and prints the text of one that could not be started.
+    fn leave_pager(&mut self) -> Result<(), Stopped> {
+        let Some(mut pager) = self.pager.take() else { return Err(Stopped) };
+        drop(pager.shell.stdin.take());
+        let code = pager.shell.wait().ok().and_then(|status| status.code());
+        let Some(given) = pager.given.filter(|_| code.is_some_and(|it| NOT_RUN.contains(&it)))
+        else {
+            // Other exit codes are for people.
+            return Err(Stopped);
+        };
+        complain!("PAGER '{}' cannot be started: the output goes without", pager.command);
+        self.print(&given)
     }
 
     /// Ends the output of a statement; waits until the pager is left.
     pub(super) fn end(&mut self) {
         output::text(&std::mem::take(&mut self.held));
-        if let Some(mut pager) = self.pager.take() {
-            drop(pager.stdin.take());
-            // Its exit code is for people.
-            let _ = pager.wait();
-        }
+        // Nothing follows that would have to be stopped.
+        let _ = self.leave_pager();
     }
-}
-
-fn write(pager: &mut Child, text: &str) -> Result<(), Stopped> {
-    let written = pager.stdin.as_mut().map(|input| input.write_all(text.as_bytes()));
-    written.and_then(Result::ok).ok_or(Stopped)
 }
