@@ -182,7 +182,21 @@ fn types_are_those_of_the_moment() {
     terminal.ask(&format!("get {table}['a']['m']"), "value=66");
     change(&format!("DROP TABLE {table}"));
     terminal.ask(&format!("get {table}['a']"), "No such column family: late");
+    change("CREATE TABLE shop.numbered (k int PRIMARY KEY, n int)");
+    terminal.ask("get shop.numbered[1]", "numbered was made over CQL, and its partition key is");
     change(&format!("CREATE TABLE {table} (k text PRIMARY KEY, n text)"));
     terminal.ask(&format!("set {table}['b']['n'] = 65"), "Value inserted.");
     terminal.ask(&format!("get {table}['b']['n']"), "value=65");
+}
+
+/// Long output is printed though its pager is missing.
+#[test]
+fn the_output_of_a_pager_that_is_missing_is_printed() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &plain_families());
+    let mut terminal = Terminal::paged(&server, directory.path(), 0, "no-such-pager -R");
+    terminal.expect("cassandra> ");
+    terminal.press("help\r");
+    terminal.expect("PAGER 'no-such-pager -R' cannot be started: the output goes without");
+    terminal.ask("", "Exit CLI.");
 }

@@ -6,7 +6,9 @@ use crate::base::tls::Trust;
 use crate::client::Client;
 use crate::commands::nodetool::{self, members};
 use crate::commands::output::FAILED;
-use crate::thrift::idl::{Exception, GetStringPropertyArgs};
+use crate::thrift::idl::{
+    ColumnParent, ConsistencyLevel, Exception, GetCountArgs, GetStringPropertyArgs,
+};
 use crate::thrift::remote::{Answer, Call, CallError};
 use hyper::Method;
 use serde_json::json;
@@ -108,6 +110,23 @@ impl Connection {
                 let text = format!("the types of {keyspace}.{family} cannot be asked: {why}");
                 Err(Mistake::new(text).hinted("after a new connect, assume gives types"))
             }
+        }
+    }
+
+    /// Why the server refuses a table that it does not describe; `None` if there is none.
+    pub(super) fn refusal(&mut self, keyspace: &str, family: &str) -> Option<String> {
+        let (column_family, super_column) = (family.into(), None);
+        let count = GetCountArgs {
+            keyspace: keyspace.into(),
+            key: "key".into(),
+            column_parent: ColumnParent { column_family, super_column },
+            consistency_level: ConsistencyLevel::One,
+        };
+        match self.call(&count) {
+            Err(CallError::Declared(Exception::InvalidRequest, why)) => {
+                Some(why).filter(|why| why.contains(" was made over CQL"))
+            }
+            _ => None,
         }
     }
 

@@ -193,9 +193,13 @@ impl Families {
             let keyspace = Name { text: keyspace.clone(), span: place.span.clone() };
             self.load(connection, &keyspace)?;
         }
-        let families = self.known.entry(keyspace).or_default();
+        let families = self.known.entry(keyspace.clone()).or_default();
         let others = families.keys().cloned().collect::<Vec<_>>();
         let known = families.get_mut(name).ok_or_else(|| {
+            if let Some(why) = connection.refusal(&keyspace, name) {
+                let hint = "use cqlsh or a driver at the CqlPort of the server";
+                return Mistake::at(span.clone(), why).hinted(hint);
+            }
             Mistake::at(span.clone(), format!("No such column family: {name}"))
                 .on_output()
                 .or_meant(name, others.iter().map(String::as_str))
