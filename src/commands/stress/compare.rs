@@ -48,9 +48,7 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     let load = load.prepare(scenario);
     let nodes = [&a, &b];
-    for nodes in nodes {
-        load.look(nodes)?;
-    }
+    load.look(&nodes)?;
     if !load.output.json {
         say!("{}", head());
     }

@@ -126,17 +126,21 @@ impl Load {
         let workload = Workload::new(mix, rows, access);
         let pace = pace.limited(workload.pass());
         let calls = Arc::new(Calls { workload, place, family, checks: output.check });
-        let interrupted = Arc::new(AtomicBool::new(false));
-        stop_at_interrupt(Arc::clone(&interrupted));
+        let interrupted = Arc::default();
         Prepared { calls, pace, output, interrupted, ends_at_failure: false }
     }
 }
 
 impl Prepared {
-    /// Fails unless one of the nodes answers and has the column family.
-    fn look(&self, nodes: &Nodes) -> Result<(), Failure> {
+    /// Fails unless one of the nodes of each side answers and has the column family. Until then
+    /// there is nothing to report, and Ctrl-C ends the program; then it ends the run.
+    fn look(&self, sides: &[&Nodes]) -> Result<(), Failure> {
         let Calls { workload, place, family, .. } = &*self.calls;
-        place.look(nodes, family, workload.rows.super_columns > 0)
+        for nodes in sides {
+            place.look(nodes, family, workload.rows.super_columns > 0)?;
+        }
+        stop_at_interrupt(Arc::clone(&self.interrupted));
+        Ok(())
     }
 
     /// Runs the load, and tells of each interval and when it ended.
@@ -173,7 +177,7 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     let mix = scenario.ok_or_else(|| Failure::new("name a scenario, such as insert or read"))?;
     let load = load.prepare(mix);
-    load.look(&nodes)?;
+    load.look(&[&nodes])?;
     let shows = load.output.interval > 0;
     let (mut operations, mut is_first) = (0, true);
     let report = load.run(&nodes, &mut |interval, end| {

@@ -168,7 +168,7 @@ fn run_load(Arguments { data, work, servers }: Arguments) -> Result<ExitCode, Fa
     let (mix, load) = load(&data, &work, place, output);
     let mut load = load.prepare(mix);
     load.ends_at_failure = !ignores_errors;
-    load.look(&nodes)?;
+    load.look(&[&nodes])?;
     table.line("total,interval_op_rate,avg_latency,elapsed_time");
     let mut total = 0;
     let report = load.run(&nodes, &mut |part, end| {

@@ -18,6 +18,9 @@ use std::time::Duration;
 /// How long the last answers may take after the end.
 const GRACE: Duration = Duration::from_secs(15);
 
+/// The same after Ctrl-C: somebody waits.
+const INTERRUPTED_GRACE: Duration = Duration::from_secs(2);
+
 /// A run in which nothing has succeeded for this time, and something failed, is ended.
 const HOPELESS: Duration = Duration::from_secs(30);
 
@@ -132,14 +135,16 @@ impl Run {
                 Err(RecvTimeoutError::Disconnected) => running = 0,
                 Err(RecvTimeoutError::Timeout) => {}
             }
+            let mut grace = GRACE;
             if interrupted.load(Ordering::Relaxed) {
                 self.schedule.end();
+                grace = INTERRUPTED_GRACE;
             }
             let now = self.clock.monotonic();
             if self.schedule.is_at_end(&self.clock) {
                 end = end.or(Some(now));
             }
-            let is_last = running == 0 || end.is_some_and(|end| now > end + GRACE);
+            let is_last = running == 0 || end.is_some_and(|end| now > end + grace);
             let time = self.schedule.counted_time(&self.clock);
             if !is_last && time < told + interval {
                 continue;
@@ -163,7 +168,7 @@ impl Run {
             }
             if is_last {
                 if running > 0 {
-                    let text = format!("no answer came within {} s of the end", GRACE.as_secs());
+                    let text = format!("no answer came within {} s of the end", grace.as_secs());
                     total.fail(Trouble::new(TroubleKind::Unanswered, text), running);
                 }
                 return Outcome { tally: total, time, left_out: self.schedule.left_out(time) };

@@ -8,7 +8,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::error::Error;
 use std::io::{BufRead, BufReader, Lines, Read};
+use std::net::TcpListener;
 use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{self, Child, ChildStderr, Stdio};
 use tempfile::TempDir;
@@ -53,7 +55,9 @@ fn a_server_that_dies_in_the_middle_is_reported() {
 #[test]
 fn an_interrupted_run_reports() {
     let world = World::new();
-    let (mut child, mut lines) = start(&["-d", &world.address(0), "insert", "--duration", "600"]);
+    // Answers may come late on a busy machine.
+    let options = ["insert", "--duration", "600", "--ignore-errors"];
+    let (mut child, mut lines) = start(&[&["-d", &world.address(0)], &options[..]].concat());
     lines.by_ref().take(2).for_each(drop);
     // `timeout` passes the signal on.
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
@@ -62,6 +66,29 @@ fn an_interrupted_run_reports() {
     child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0), "{text}");
     assert!(masked(&text).contains("operations in # s, # each second"), "{text}");
+}
+
+/// A server that stands still holds up neither the end of a run nor that of its preparations.
+#[test]
+fn a_frozen_server_is_left_at_an_interrupt() {
+    let world = World::new();
+    let (mut child, mut lines) =
+        start(&["-d", &world.address(0), "insert", "--duration", "600", "--json"]);
+    lines.by_ref().take(2).for_each(drop);
+    world.servers[0].1.pause();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    lines.for_each(drop);
+    let report = report(&mut child);
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{report}");
+    let unanswered = &report["failures"]["unanswered"];
+    assert_eq!(unanswered["first"], "no answer came within 2 s of the end", "{report}");
+    world.servers[0].1.resume();
+
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (mut child, _) = start(&["-d", &silent.local_addr().unwrap().to_string(), "insert"]);
+    let _connection = silent.accept().unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(Signal::INT.as_raw()));
 }
 
 #[test]
