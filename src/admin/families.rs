@@ -183,7 +183,9 @@ impl AdminContext {
                 family: (&**family).into(),
                 comparator: family.comparator().class_name(),
                 subcomparator: family.subcolumn_comparator().map(Comparator::class_name),
-                key_type: table.key_type().class_name(),
+                key_type: table
+                    .composite_keys()
+                    .map_or_else(|| table.key_type().class_name(), |it| it.class_name()),
                 value_type: undeclared.class_name(),
                 columns: columns
                     .map(|column| ColumnType {

@@ -7,10 +7,11 @@ use super::error::AdminError;
 use super::request::find_family;
 use crate::base::audit;
 use crate::model::cell::Cell;
-use crate::model::comparator::{Comparator, hex, shown_bytes};
+use crate::model::comparator::{Comparator, composite, hex, shown_bytes};
 use crate::model::key::RowKey;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::model::slice::{RowSlice, Slice};
+use crate::model::table::Table;
 use crate::model::types::{CqlType, Native};
 use crate::ring::RowRange;
 use crate::service::{Access, ConsistencyLevel, RowQuery, ServiceError, Session};
@@ -239,7 +240,7 @@ fn unauthorized(why: &str) -> AdminError {
 #[derive(Debug)]
 struct Query<'f> {
     family: &'f ColumnFamilySchema,
-    key_type: CqlType,
+    keys: Keys,
     key: Option<RowKey>,
     start_key: Option<RowKey>,
     super_name: Option<Vec<u8>>,
@@ -249,9 +250,9 @@ struct Query<'f> {
 
 impl<'f> Query<'f> {
     fn new(family: &'f ColumnFamilySchema, choice: &RowsChoice) -> Result<Self, AdminError> {
-        let key_type = family.table.key_type();
+        let keys = Keys::of(&family.table);
         let key = |text: &String| {
-            let parsed = if choice.hex { parse_hex(text) } else { parse_key(&key_type, text) };
+            let parsed = if choice.hex { parse_hex(text) } else { keys.parse(text) };
             let no_key = |why| AdminError::bad_request(format_args!("{text:?} is no key: {why}"));
             parsed.map(|bytes| RowKey::new(&bytes)).map_err(no_key)
         };
@@ -283,7 +284,7 @@ impl<'f> Query<'f> {
             limit: choice.limit.unwrap_or(USUAL).clamp(1, MOST),
             super_name,
             family,
-            key_type,
+            keys,
         })
     }
 
@@ -317,8 +318,8 @@ impl<'f> Query<'f> {
         let (family, table) = (self.family, &self.family.table);
         let comparator = family.subcolumn_comparator().unwrap_or(family.comparator());
         let mut name = shown_name(comparator, cell.name());
-        if let Some(declared) = table.declared_name(cell.name()) {
-            declared.clone_into(&mut name.text);
+        if let Some(shown) = table.shown_name(cell.name()) {
+            name.text = cut(shown).0;
         }
         let value = cell.value();
         let (text, is_cut) = cut(shown(table.value_type(cell.name()), value));
@@ -332,14 +333,50 @@ impl<'f> Query<'f> {
     }
 
     fn shown_key(&self, key: &RowKey) -> ShownName {
-        let text = key_text(&self.key_type, key);
+        let text = self.keys.show(key);
         ShownName { text, hex: hex(key.as_bytes()), time: None }
     }
 }
 
-/// A key as text of its type.
-pub(super) fn key_text(key_type: &CqlType, key: &RowKey) -> String {
-    cut(shown(Some(key_type), key.as_bytes())).0
+/// Texts of the keys of a table.
+#[derive(Debug)]
+pub(super) struct Keys {
+    of_type: CqlType,
+    /// Form of keys of several parts.
+    composite: Option<Comparator>,
+}
+
+impl Keys {
+    pub(super) fn of(table: &Table) -> Self {
+        Self { of_type: table.key_type(), composite: table.composite_keys() }
+    }
+
+    pub(super) fn show(&self, key: &RowKey) -> String {
+        let bytes = key.as_bytes();
+        let composite = self.composite.as_ref().map(|composite| composite.show(bytes));
+        // Parts that have colons themselves are not told apart.
+        let composite = composite.filter(|text| self.parse(text).is_ok_and(|it| it == bytes));
+        cut(composite.unwrap_or_else(|| shown(Some(&self.of_type), bytes))).0
+    }
+
+    /// The bytes of a key: those of bytes are written as they are shown, or else as text, as in the
+    /// command line.
+    fn parse(&self, text: &str) -> Result<Vec<u8>, String> {
+        let is_blob = self.of_type == CqlType::Native(Native::Blob);
+        let digits = text.strip_prefix("0x").filter(|_| is_blob);
+        if let Some(Ok(key)) = digits.map(parse_hex) {
+            return Ok(key);
+        }
+        match &self.composite {
+            Some(composite) => {
+                let (key, wanted) = (composite.parse(text)?, composite.components().len());
+                let is_whole = composite::components(&key).count() == wanted;
+                is_whole.then_some(key).ok_or_else(|| format!("it needs {wanted} parts, as in a:b"))
+            }
+            None if is_blob => Ok(text.into()),
+            None => self.of_type.from_string(text).map_err(|error| error.to_string()),
+        }
+    }
 }
 
 fn shown_name(comparator: &Comparator, name: &[u8]) -> ShownName {
@@ -363,18 +400,6 @@ fn cut(mut text: String) -> (String, bool) {
     (text, end.is_some())
 }
 
-/// The bytes of a key: those of bytes are written as text, as in the command line.
-fn parse_key(of_type: &CqlType, text: &str) -> Result<Vec<u8>, String> {
-    match of_type {
-        // As it is shown, or else as text.
-        CqlType::Native(Native::Blob) => {
-            let digits = text.strip_prefix("0x").map(parse_hex);
-            Ok(digits.and_then(Result::ok).unwrap_or_else(|| text.into()))
-        }
-        _ => of_type.from_string(text).map_err(|error| error.to_string()),
-    }
-}
-
 fn parse_hex(digits: &str) -> Result<Vec<u8>, String> {
     CqlType::Native(Native::Blob).from_string(digits).map_err(|error| error.to_string())
 }
@@ -382,12 +407,28 @@ fn parse_hex(digits: &str) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::table::{Column, ColumnKind};
 
     #[test]
     fn a_key_is_found_as_it_is_shown() {
-        let blob = CqlType::Native(Native::Blob);
-        assert_eq!(parse_key(&blob, "0x00fF").unwrap(), [0, 0xFF]);
-        assert_eq!(parse_key(&blob, "0x00f").unwrap(), b"0x00f");
-        assert_eq!(parse_key(&blob, "00ff").unwrap(), b"00ff");
+        let keys = |columns: &[Native]| {
+            let column = |it: &Native| Column::new("k", (*it).into(), ColumnKind::PartitionKey);
+            Keys::of(&Table::of_columns(columns.iter().map(column).collect(), false))
+        };
+        let blob = keys(&[Native::Blob]);
+        assert_eq!(blob.parse("0x00fF").unwrap(), [0, 0xFF]);
+        assert_eq!(blob.parse("0x00f").unwrap(), b"0x00f");
+        assert_eq!(blob.parse("00ff").unwrap(), b"00ff");
+        let parts = keys(&[Native::Text, Native::Int]);
+        let key = |text: &[u8]| composite::encode([text, &[0, 0, 0, 7]], 0);
+        let shown = [(&b"a"[..], "a:7"), (b"0x", "0x:7"), (b"", ":7"), (b"a:b", "0x0003613a6200")];
+        for (text, expected) in shown {
+            let bytes = key(text);
+            let shown = parts.show(&RowKey::new(&bytes));
+            assert!(shown.starts_with(expected), "{shown}");
+            assert_eq!(parts.parse(&shown).unwrap(), bytes);
+        }
+        assert_eq!(parts.parse("a").unwrap_err(), "it needs 2 parts, as in a:b");
+        assert!(parts.parse("a:b").is_err());
     }
 }

@@ -4,7 +4,7 @@ use super::error::AdminError;
 use super::report::{BusyRow, BusyRows, Sampled, WideRow};
 use super::request::{Change, Choice, families};
 use super::resources::{Admin, Answer};
-use super::rows::{HIDDEN, key_text};
+use super::rows::{HIDDEN, Keys};
 use super::server::Peer;
 use crate::model::key::RowKey;
 use crate::model::schema::{FamilyId, Schema};
@@ -155,7 +155,7 @@ impl<'a> Shown<'a> {
 
     fn key(&self, id: FamilyId, key: &RowKey) -> String {
         if self.shows_keys {
-            key_text(&self.schema.family(id).table.key_type(), key)
+            Keys::of(&self.schema.family(id).table).show(key)
         } else {
             HIDDEN.to_owned()
         }

@@ -4,7 +4,7 @@
 //! name holds the clustering columns; a sparse one has a CQL row for each super column, or for the
 //! whole partition where there are none, and the names of its columns are those of the table.
 
-use super::comparator::{CLASS_PREFIX, Comparator, top_level_parts};
+use super::comparator::{CLASS_PREFIX, Comparator, ComparatorRegistry, top_level_parts};
 use super::schema::ColumnFamilyKind;
 use super::types::{CqlType, Native, quoted};
 use std::collections::BTreeSet;
@@ -242,11 +242,8 @@ impl Table {
 
     /// The same in a sparse table that was made over CQL, where elements of collections have cells.
     fn value_type_of_cql(&self, name: &[u8]) -> Option<&CqlType> {
-        let mut parts = name.splitn(2, |byte| *byte == ELEMENT);
-        let (head, element) = (parts.next()?, parts.next());
-        let mut columns = self.columns[self.statics().start..].iter();
-        let of_type = &columns.find(|column| *column.cell_name == *head)?.of_type;
-        match (of_type, element) {
+        let (column, element) = self.column_of(name)?;
+        match (&column.of_type, element) {
             (of_type, None) => Some(of_type).filter(|it| !it.is_multicell()),
             (CqlType::Map(types), Some(_)) => Some(&types.1),
             (CqlType::List(inner), Some(_)) => Some(inner),
@@ -256,6 +253,40 @@ impl Table {
             }
             _ => None,
         }
+    }
+
+    /// The column of a cell of such a table, and the element of a collection.
+    fn column_of<'n>(&self, name: &'n [u8]) -> Option<(&Column, Option<&'n [u8]>)> {
+        let mut parts = name.splitn(2, |byte| *byte == ELEMENT);
+        let (head, element) = (parts.next()?, parts.next());
+        let mut columns = self.columns[self.statics().start..].iter();
+        Some((columns.find(|column| *column.cell_name == *head)?, element))
+    }
+
+    /// The name for people of a cell of a declared column, of an element of a collection, and of
+    /// the marker of a row.
+    pub fn shown_name(&self, cell_name: &[u8]) -> Option<String> {
+        if let Some(declared) = self.declared_name(cell_name) {
+            return Some(declared.to_owned());
+        }
+        if !matches!(self.form, Form::Sparse { has_markers: true, .. }) {
+            return None;
+        }
+        if cell_name == [ELEMENT] {
+            return Some("(row marker)".to_owned());
+        }
+        let (Column { name, of_type, .. }, element) = self.column_of(cell_name)?;
+        let element = match of_type {
+            CqlType::Map(types) => types.0.render(element?),
+            CqlType::Set(inner) => inner.render(element?),
+            CqlType::List(_) => CqlType::from(Native::Timeuuid).render(element?),
+            CqlType::User(user) => {
+                let at = u16::from_be_bytes(element?.try_into().ok()?);
+                return Some(format!("{name}.{}", user.fields.get(usize::from(at))?.0));
+            }
+            _ => return None,
+        };
+        Some(format!("{name}[{element}]"))
     }
 
     /// Number of columns of the partition key.
@@ -269,6 +300,14 @@ impl Table {
             [key] => key.of_type.clone(),
             _ => Native::Blob.into(),
         }
+    }
+
+    /// The form of row keys of several parts, which are those of composite names.
+    pub fn composite_keys(&self) -> Option<Comparator> {
+        let parts = self.columns[..self.key_length()].iter();
+        let classes: Vec<String> = parts.map(|it| it.of_type.class_name()).collect();
+        let class = format!("CompositeType({})", classes.join(","));
+        (classes.len() > 1).then(|| ComparatorRegistry::default().resolve(&class))?
     }
 
     /// The name for people of a column that is declared, by its name in cells.
@@ -377,7 +416,6 @@ fn inner<'a>(class: &'a str, outer: &str) -> Option<&'a str> {
 mod tests {
     use super::super::types::UserType;
     use super::*;
-    use crate::model::comparator::ComparatorRegistry;
 
     fn by_class(class: &str) -> Comparator {
         ComparatorRegistry::default().resolve(class).unwrap()
@@ -477,19 +515,20 @@ mod tests {
         ];
         let table = Table::of_columns(columns, false);
         let types = [
-            (&b"s"[..], Some("boolean")),
-            (b"v", Some("int")),
-            (b"l\0time", Some("date")),
-            (b"m\0a\0b", Some("bigint")),
-            (b"u\0\0\x01", Some("double")),
-            (b"u\0\0\x02", None),
-            (b"set\0a", None),
-            (b"\0", None),
-            (b"dropped", None),
+            (&b"s"[..], Some("boolean"), Some("s")),
+            (b"v", Some("int"), Some("v")),
+            (b"l\0time", Some("date"), Some("l[0x74696d65]")),
+            (b"m\0a\0b", Some("bigint"), Some("m['a\0b']")),
+            (b"u\0\0\x01", Some("double"), Some("u.y")),
+            (b"u\0\0\x02", None, None),
+            (b"set\0a", None, Some("set['a']")),
+            (b"\0", None, Some("(row marker)")),
+            (b"dropped", None, None),
         ];
-        for (name, expected) in types {
+        for (name, of_type, shown) in types {
             let found = table.value_type(name).map(ToString::to_string);
-            assert_eq!(found.as_deref(), expected, "{}", name.escape_ascii());
+            assert_eq!(found.as_deref(), of_type, "{}", name.escape_ascii());
+            assert_eq!(table.shown_name(name).as_deref(), shown, "{}", name.escape_ascii());
         }
     }
 

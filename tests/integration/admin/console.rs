@@ -1,9 +1,12 @@
 //! The page for browsers, and work that operators stop.
 
 use super::{Node, exchange, wait_until};
+use crate::cql::CqlClient;
 use crate::server::calls::{KEYSPACE, Path, STANDARD, plain_families};
 use crate::server::client::Client;
+use crate::server::free_ports;
 use serde_json::{Value, json};
+use std::net::Ipv4Addr;
 
 /// The head of an answer, in lower case.
 fn head(node: &Node, path: &str) -> String {
@@ -120,4 +123,23 @@ fn keys_and_names_of_any_length_are_found() {
     let (status, page) = node.change("POST /api/v1/rows", &choice.to_string());
     assert_eq!(status, 200, "{page}");
     assert_eq!(page["rows"][0]["columns"][0]["value"]["text"], "value");
+}
+
+#[test]
+fn rows_of_cql_are_found_and_shown_as_text() {
+    let [port] = free_ports();
+    let node = Node::start(&plain_families().with("CqlPort", &port.to_string()));
+    let (mut cql, _) = CqlClient::begin((Ipv4Addr::LOCALHOST, port).into());
+    let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
+    cql.query(&format!("CREATE KEYSPACE shop WITH replication = {replication}"));
+    let columns = "town text, number int, seen map<text, int>, PRIMARY KEY ((town, number))";
+    cql.query(&format!("CREATE TABLE shop.visits ({columns})"));
+    cql.query("INSERT INTO shop.visits (town, number, seen) VALUES ('Ham', 7, {'tower': 3})");
+    let choice = json!({ "keyspace": "shop", "column_family": "visits", "key": "Ham:7" });
+    let (status, page) = node.change("POST /api/v1/rows", &choice.to_string());
+    assert_eq!((status, &page["rows"][0]["key"]["text"]), (200, &json!("Ham:7")), "{page}");
+    let columns = page["rows"][0]["columns"].as_array().unwrap().iter();
+    let texts = columns.map(|it| (it["name"]["text"].as_str(), it["value"]["text"].as_str()));
+    let marker = (Some("(row marker)"), Some(""));
+    assert_eq!(texts.collect::<Vec<_>>(), [marker, (Some("seen['tower']"), Some("3"))]);
 }
