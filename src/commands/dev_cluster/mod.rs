@@ -50,6 +50,10 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     replication_factor: Option<u8>,
 
+    /// A system property of each node, such as -Dpasswd.properties=FILE
+    #[arg(short = 'D', value_name = "NAME=VALUE")]
+    properties: Vec<String>,
+
     #[command(flatten)]
     places: Places,
 }
@@ -88,8 +92,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     let (sender, happenings) = mpsc::channel();
     listen_for_signals(&sender)?;
+    let properties: Vec<String> = arguments.properties.iter().map(|it| of_nodes(it)).collect();
     let start = |number| {
-        let started = Process::start(number, &layout.directory_of(number), &sender);
+        let started = Process::start(number, &layout.directory_of(number), &properties, &sender);
         let text = |source| format!("{} cannot be started: {source}", name(number));
         started.map_err(|source| Failure::new(text(source)))
     };
@@ -98,6 +103,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let (polls_left, is_temporary) = (Some(POLLS), directory.is_temporary);
     let cluster = Cluster { layout, processes, happenings, is_temporary, starting, polls_left };
     Ok(output::finish(cluster.run()))
+}
+
+/// A property as nodes find its file, which run in other directories.
+fn of_nodes(property: &str) -> String {
+    let file = property.split_once('=').filter(|(_, value)| Path::new(value).is_file());
+    match file.and_then(|(name, file)| Some((name, std::path::absolute(file).ok()?))) {
+        Some((name, file)) => format!("-D{name}={}", file.display()),
+        None => format!("-D{property}"),
+    }
 }
 
 /// The configuration with its token, which settings do not have in their text.
@@ -164,6 +178,14 @@ fn listen_for_signals(happenings: &Sender<Happening>) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use crate::config::FILE_NAME;
+
+    #[test]
+    fn nodes_find_the_files_of_properties() {
+        let file = std::path::absolute("Cargo.toml").unwrap();
+        let expected = format!("-Dpasswd.properties={}", file.display());
+        assert_eq!(of_nodes("passwd.properties=Cargo.toml"), expected);
+        assert_eq!(of_nodes("passwd.mode=MD5"), "-Dpasswd.mode=MD5");
+    }
 
     #[test]
     fn nodes_have_the_token_of_the_configuration() {

@@ -42,11 +42,12 @@ impl Process {
     pub(super) fn start(
         number: usize,
         directory: &Path,
+        properties: &[String],
         happenings: &Sender<Happening>,
     ) -> io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("serve").arg("--config").arg(directory.join(FILE_NAME));
-        command.arg("--until-input-ends").stdin(Stdio::piped());
+        command.args(properties).arg("--until-input-ends").stdin(Stdio::piped());
         command.current_dir(directory).process_group(0);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         if let Some(errors) = child.stderr.take() {

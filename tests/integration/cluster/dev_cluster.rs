@@ -142,10 +142,12 @@ fn a_named_directory_keeps_a_cluster() {
 #[test]
 fn nodes_end_in_order_when_the_command_is_killed() {
     let temporary = tempfile::tempdir().unwrap();
-    let arguments = ["--nodes", "2", "--replication-factor", "5"];
+    let arguments = ["--nodes", "2", "--replication-factor", "5", "-Dno.such=1"];
     let mut cluster = Running::start(&arguments, temporary.path());
     let told = cluster.until("2 of 2 nodes are up").join("\n");
     assert!(told.contains("rows are to have 5 replicas, and there are 2 nodes"), "{told}");
+    let unknown = |node| told.lines().any(|it| it.starts_with(node) && it.contains("no.such"));
+    assert!(unknown("node1") && unknown("node2"), "{told}");
     cluster.signal(Signal::KILL);
     cluster.process.wait().unwrap();
     for number in 0..2 {
