@@ -10,7 +10,8 @@ use axum::response::{IntoResponse, Response};
 use std::fmt::Display;
 
 /// Response to a request that failed or was refused.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, derive_more::Display)]
+#[display("{text}")]
 pub(super) struct AdminError {
     status: StatusCode,
     text: String,
@@ -36,12 +37,6 @@ impl AdminError {
 
     pub(super) fn stopping() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the node is stopping")
-    }
-}
-
-impl Display for AdminError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.text)
     }
 }
 

@@ -9,11 +9,11 @@ use crate::storage::compaction::CompactionTotals;
 use crate::storage::database::Trouble;
 use crate::storage::snapshot;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::net::IpAddr;
 
 /// The names of a column family.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, derive_more::Display)]
+#[display("{keyspace}.{column_family}")]
 pub struct Family {
     /// The keyspace.
     pub keyspace: String,
@@ -24,12 +24,6 @@ pub struct Family {
 impl From<&ColumnFamilySchema> for Family {
     fn from(schema: &ColumnFamilySchema) -> Self {
         Self { keyspace: schema.keyspace.clone(), column_family: schema.table_name().to_owned() }
-    }
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.keyspace, self.column_family)
     }
 }
 

@@ -8,7 +8,8 @@ use std::sync::Arc;
 type Receiver = dyn Fn(Level, &'static str, &str) + Send + Sync;
 
 /// Receives the lines of one storage. Clones share the receiver.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("Events {{ are_received: {} }}", receiver.is_some())]
 pub struct Events {
     receiver: Option<Arc<Receiver>>,
 }
@@ -37,11 +38,5 @@ impl Events {
         if let Some(receiver) = &self.receiver {
             receiver(level, target, &line.to_string());
         }
-    }
-}
-
-impl fmt::Debug for Events {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Events").field("are_received", &self.receiver.is_some()).finish()
     }
 }

@@ -15,11 +15,11 @@ pub mod rank;
 mod tests;
 
 use rank::{Numbered, Rank};
-use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 /// A mutual exclusion lock of rank `R`.
+#[derive(derive_more::Debug)]
+#[debug("{value:?}")]
 pub struct Mutex<R, T> {
     order: Order<R>,
     value: parking_lot::Mutex<T>,
@@ -60,35 +60,20 @@ impl<R: Rank, T: Default> Default for Mutex<R, T> {
     }
 }
 
-impl<R, T: fmt::Debug> fmt::Debug for Mutex<R, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.value.fmt(f)
-    }
-}
-
 /// Access to what a [`Mutex`] protects; unlocks it when dropped.
 #[must_use = "the lock is held as long as this lives"]
+#[derive(derive_more::Deref, derive_more::DerefMut)]
 pub struct MutexGuard<'a, T> {
+    #[deref(forward)]
+    #[deref_mut(forward)]
     value: parking_lot::MutexGuard<'a, T>,
     held: Held,
 }
 
-impl<T> Deref for MutexGuard<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.value
-    }
-}
-
-impl<T> DerefMut for MutexGuard<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.value
-    }
-}
-
 /// A lock of rank `R` for many readers or one writer. A thread must not read it twice at a time: it
 /// deadlocks if a writer waits in between.
+#[derive(derive_more::Debug)]
+#[debug("{value:?}")]
 pub struct RwLock<R, T> {
     order: Order<R>,
     value: parking_lot::RwLock<T>,
@@ -136,46 +121,23 @@ impl<R: Rank, T: Default> Default for RwLock<R, T> {
     }
 }
 
-impl<R, T: fmt::Debug> fmt::Debug for RwLock<R, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.value.fmt(f)
-    }
-}
-
 /// Shared access to what a [`RwLock`] protects.
 #[must_use = "the lock is held as long as this lives"]
+#[derive(derive_more::Deref)]
 pub struct RwLockReadGuard<'a, T> {
+    #[deref(forward)]
     value: parking_lot::RwLockReadGuard<'a, T>,
     _held: Held,
 }
 
-impl<T> Deref for RwLockReadGuard<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.value
-    }
-}
-
 /// Sole access to what a [`RwLock`] protects.
 #[must_use = "the lock is held as long as this lives"]
+#[derive(derive_more::Deref, derive_more::DerefMut)]
 pub struct RwLockWriteGuard<'a, T> {
+    #[deref(forward)]
+    #[deref_mut(forward)]
     value: parking_lot::RwLockWriteGuard<'a, T>,
     _held: Held,
-}
-
-impl<T> Deref for RwLockWriteGuard<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.value
-    }
-}
-
-impl<T> DerefMut for RwLockWriteGuard<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.value
-    }
 }
 
 /// Lets threads wait for a change of what a mutex protects. A waiting thread does not hold the

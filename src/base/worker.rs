@@ -265,16 +265,12 @@ struct Jobs {
     active: usize,
 }
 
+#[derive(derive_more::Debug)]
+#[debug("Job")]
 struct Job {
     run: Box<dyn FnOnce() + Send>,
     /// Its place in the queue, free when the job begins.
     room: OwnedSemaphorePermit,
-}
-
-impl std::fmt::Debug for Job {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Job")
-    }
 }
 
 impl WorkerPool {

@@ -217,7 +217,8 @@ impl Problem {
 pub const MAX_NOTES: usize = 200;
 
 /// A remark on one line of a configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
+#[display("line {line}: {level}: {text}")]
 pub struct Note {
     /// Its weight.
     pub level: NoteLevel,
@@ -228,27 +229,14 @@ pub struct Note {
 }
 
 /// Weight of a note.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, derive_more::Display)]
 pub enum NoteLevel {
     /// The setting is understood and has no effect here.
+    #[display("info")]
     Info,
     /// The operator probably meant something else.
+    #[display("warning")]
     Warning,
-}
-
-impl fmt::Display for NoteLevel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Info => "info",
-            Self::Warning => "warning",
-        })
-    }
-}
-
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}: {}", self.line, self.level, self.text)
-    }
 }
 
 /// Notes in the making: bounded, at last in the order of lines.

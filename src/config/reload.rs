@@ -5,10 +5,10 @@ use super::settings::{
     AdminSettings, ColumnFamilySettings, KeyspaceSettings, MemorySettings, NetworkSettings,
     ReplicationSettings, Settings, StorageSettings, ThriftSettings,
 };
-use std::fmt;
 
 /// A setting that differs between a server and its file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
+#[display("{element}: {from} -> {to}")]
 pub struct Difference {
     /// The element, or the keyspace and its element.
     pub element: String,
@@ -16,13 +16,6 @@ pub struct Difference {
     pub from: String,
     /// The value of the file.
     pub to: String,
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { element, from, to } = self;
-        write!(f, "{element}: {from} -> {to}")
-    }
 }
 
 /// Settings of a server with those of its changed file laid over them.

@@ -16,29 +16,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A generation of the original, by its release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
 pub enum Release {
     /// 0.4
+    #[display("0.4")]
     V04,
     /// 0.5
+    #[display("0.5")]
     V05,
     /// 0.6
+    #[display("0.6")]
     V06,
 }
 
 impl Release {
     /// All of them, the oldest first.
     pub const ALL: [Self; 3] = [Self::V04, Self::V05, Self::V06];
-}
-
-impl fmt::Display for Release {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::V04 => "0.4",
-            Self::V05 => "0.5",
-            Self::V06 => "0.6",
-        })
-    }
 }
 
 /// All settings of a node.
@@ -199,7 +192,7 @@ pub struct CqlSettings {
 }
 
 /// Towards operators.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, derive_more::Debug)]
 pub struct AdminSettings {
     /// `AdminAddress` (loopback).
     pub address: IpAddr,
@@ -208,6 +201,8 @@ pub struct AdminSettings {
     /// Whether the file names the port: then it is an error when it is taken.
     pub port_is_required: bool,
     /// `AdminToken`: a change must present it; `None`: changes from this machine only.
+    // It is a secret, and settings end up in logs.
+    #[debug("{:?}", token.as_ref().map(|_| "(set)"))]
     pub token: Option<String>,
     /// `AdminTokenRequired` (true with a token): whether changes from this machine need it as well.
     pub token_is_required: bool,
@@ -217,22 +212,6 @@ pub struct AdminSettings {
     pub log_file: Option<LogFile>,
     /// `SlowRequestsInMillis` (500): requests that take as long are logged; `None` (0) for none.
     pub slow_requests: Option<Duration>,
-}
-
-impl fmt::Debug for AdminSettings {
-    /// The token is a secret and settings end up in logs.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AdminSettings")
-            .field("address", &self.address)
-            .field("port", &self.port)
-            .field("port_is_required", &self.port_is_required)
-            .field("token", &self.token.as_ref().map(|_| "(set)"))
-            .field("token_is_required", &self.token_is_required)
-            .field("log_levels", &self.log_levels)
-            .field("log_file", &self.log_file)
-            .field("slow_requests", &self.slow_requests)
-            .finish()
-    }
 }
 
 /// A log file that is rotated.
@@ -326,39 +305,26 @@ pub struct StorageSettings {
 }
 
 /// Compression of blocks of data files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, derive_more::Display)]
 pub enum Compression {
     /// Not at all.
+    #[display("None")]
     None,
     /// LZ4.
+    #[display("LZ4")]
     Lz4,
 }
 
-impl fmt::Display for Compression {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::None => "None",
-            Self::Lz4 => "LZ4",
-        })
-    }
-}
-
 /// Rule for merging the data files of a column family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, derive_more::Display)]
 pub enum CompactionStrategy {
     /// Some of similar size into one, as in 0.6.
+    #[display("SizeTiered")]
     SizeTiered,
-    /// Into levels of files that do not overlap.
+    /// Into levels, each ten times as large as the one above, of files that do not overlap: more is
+    /// written, but reads look at fewer files, and overwritten data take up little disk.
+    #[display("Leveled")]
     Leveled,
-}
-
-impl fmt::Display for CompactionStrategy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::SizeTiered => "SizeTiered",
-            Self::Leveled => "Leveled",
-        })
-    }
 }
 
 /// Reading and repair of replicas.
@@ -377,21 +343,14 @@ pub struct ReplicationSettings {
 }
 
 /// Condition for asking a second replica for the same data.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, derive_more::Display)]
 pub enum SpeculativeRetry {
     /// Never.
+    #[display("none")]
     Never,
     /// After a read has taken longer than this percentile (above 0, below 100) of recent ones.
+    #[display("p{_0}")]
     Percentile(f64),
-}
-
-impl fmt::Display for SpeculativeRetry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Never => f.write_str("none"),
-            Self::Percentile(percentile) => write!(f, "p{percentile}"),
-        }
-    }
 }
 
 /// A keyspace: how it is replicated, and its column families.
@@ -443,25 +402,17 @@ pub struct ColumnFamilySettings {
 }
 
 /// Number of entries of a cache.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, derive_more::Display)]
 pub enum CacheSize {
     /// None: there is no cache.
+    #[display("0")]
     Off,
     /// So many.
     Entries(u64),
     /// A share, above 0, of the keys of the column family, but at least one.
+    // Rounded, or 7 % would show what binary fractions are.
+    #[display("{}%", (_0 * 1e8).round() / 1e6)]
     Fraction(f64),
-}
-
-impl fmt::Display for CacheSize {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Off => f.write_str("0"),
-            Self::Entries(entries) => write!(f, "{entries}"),
-            // Rounded, or 7 % would show what binary fractions are.
-            Self::Fraction(share) => write!(f, "{}%", (share * 1e8).round() / 1e6),
-        }
-    }
 }
 
 impl CacheSize {

@@ -11,7 +11,6 @@ use crate::net::message::Header;
 use crate::net::messenger::{self, Replies};
 use crate::replica::{Replica, ReplicaError};
 use std::borrow::Cow;
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,6 +120,8 @@ struct Arrival<R> {
 }
 
 /// Takes replies off the threads that receive them.
+#[derive(derive_more::Debug)]
+#[debug("Inbox {{ action: {:?}, .. }}", E::ACTION)]
 struct Inbox<E: Exchange> {
     coordinator: Arc<Coordinator>,
     exchange: Arc<E>,
@@ -153,12 +154,6 @@ impl<E: Exchange> Replies for Inbox<E> {
         for endpoint in missing.iter().filter(|_| E::IS_READ) {
             latencies.record_answer(*endpoint, waited);
         }
-    }
-}
-
-impl<E: Exchange> fmt::Debug for Inbox<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inbox").field("action", &E::ACTION).finish_non_exhaustive()
     }
 }
 

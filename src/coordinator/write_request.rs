@@ -8,7 +8,6 @@ use crate::model::mutation::RowMutation;
 use crate::net::messenger::Replies;
 use crate::replica::{HintError, HintPosition, HintStore};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,6 +17,8 @@ use tokio::sync::oneshot;
 /// Rows that replicas are to apply. Acknowledgements are counted until all replicas have answered
 /// or the time is over, even if the client already has its answer: replicas that are missing then
 /// get hints.
+#[derive(derive_more::Debug)]
+#[debug("WriteRequest {{ rows: {}, .. }}", rows.len())]
 pub(super) struct WriteRequest {
     rows: Arc<[RowMutation]>,
     hints: Option<Arc<Hinting>>,
@@ -140,12 +141,6 @@ impl Replies for WriteRequest {
             }
         }
         self.settle(row as usize, missing);
-    }
-}
-
-impl fmt::Debug for WriteRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WriteRequest").field("rows", &self.rows.len()).finish_non_exhaustive()
     }
 }
 

@@ -1,23 +1,41 @@
 //! Statements of CQL as they were written: names are not looked up, and values have no types yet.
 
 pub(super) use crate::model::types::{Arithmetic, ConstantKind};
+use std::fmt::Display;
+
+/// Texts with commas between them.
+fn joined<T: Display>(items: impl IntoIterator<Item = T>) -> String {
+    items.into_iter().map(|it| it.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Texts of pairs with commas between them.
+fn entries<K: Display>(pairs: &[(K, Term)]) -> String {
+    joined(pairs.iter().map(|(key, value)| format!("{key}: {value}")))
+}
 
 /// A type.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub(super) enum TypeName {
     /// A native type, such as `int`, or a user type: a name, which may be of another keyspace.
+    #[display("{}{_1}", _0.as_ref().map(|keyspace| format!("{keyspace}.")).unwrap_or_default())]
     Named(Option<String>, String),
     /// `list<…>`.
+    #[display("list<{_0}>")]
     List(Box<TypeName>),
     /// `set<…>`.
+    #[display("set<{_0}>")]
     Set(Box<TypeName>),
     /// `map<…, …>`.
+    #[display("map<{_0}, {_1}>")]
     Map(Box<TypeName>, Box<TypeName>),
     /// `tuple<…>`.
+    #[display("tuple<{}>", joined(_0))]
     Tuple(Vec<TypeName>),
     /// `frozen<…>`.
+    #[display("frozen<{_0}>")]
     Frozen(Box<TypeName>),
     /// The class name of a comparator, between quotes.
+    #[display("'{_0}'")]
     Class(String),
 }
 
@@ -31,56 +49,76 @@ pub(super) struct QualifiedName {
 }
 
 /// A value in a statement.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub(super) enum Term {
     /// A constant, with its text.
+    #[display("{}", if *_0 == ConstantKind::String { format!("'{_1}'") } else { _1.clone() })]
     Constant(ConstantKind, String),
     /// `NULL`.
+    #[display("NULL")]
     Null,
     /// `?` or `:name`: the number of the marker in the statement.
+    #[display("?")]
     Marker(u16),
     /// `[…]`.
+    #[display("[{}]", joined(_0))]
     List(Vec<Term>),
     /// `{…}` without colons. `{}` is this, also where a map is meant.
+    #[display("{{{}}}", joined(_0))]
     Set(Vec<Term>),
     /// `{… : …}`.
+    #[display("{{{}}}", entries(_0))]
     Map(Vec<(Term, Term)>),
     /// `(…, …)`.
+    #[display("({})", joined(_0))]
     Tuple(Vec<Term>),
     /// `{field: …}`: a value of a user type.
+    #[display("{{{}}}", entries(_0))]
     Fields(Vec<(String, Term)>),
     /// A function call.
+    #[display("{}({})", _0.name, joined(_1))]
     Call(Box<QualifiedName>, Vec<Term>),
     /// `(type) term`.
+    #[display("({_0}){_1}")]
     Hint(Box<TypeName>, Box<Term>),
     /// `-term` before something that is not a constant number.
+    #[display("...")]
     Negation(Box<Term>),
     /// `term + term` and the like.
+    #[display("...")]
     Arithmetic(Box<Term>, Arithmetic, Box<Term>),
 }
 
 /// An element of the selection of SELECT.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub(super) enum Selector {
     /// A column.
     Column(String),
     /// A field of a value of a user type.
+    #[display("{_0}.{_1}")]
     Field(Box<Selector>, String),
     /// `count(*)` or `count(1)`.
+    #[display("count")]
     CountRows,
     /// `writetime(column)`.
+    #[display("writetime({_0})")]
     WriteTime(String),
     /// `ttl(column)`.
+    #[display("ttl({_0})")]
     Ttl(String),
     /// `cast(selector as type)`.
+    #[display("cast({_0} as {_1})")]
     Cast(Box<Selector>, Box<TypeName>),
     /// A function call.
+    #[display("system.{}({})", _0.name, joined(_1))]
     Call(Box<QualifiedName>, Vec<Selector>),
     /// A term.
     Term(Term),
     /// `-selector`.
+    #[display("...")]
     Negation(Box<Selector>),
     /// `selector + selector` and the like.
+    #[display("...")]
     Arithmetic(Box<Selector>, Arithmetic, Box<Selector>),
 }
 
@@ -119,58 +157,75 @@ pub(super) struct Select {
 }
 
 /// The left side of a relation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub(super) enum Subject {
     /// A column.
     Column(String),
     /// An element of a collection: `column[term]`.
+    #[display("{_0}")]
     Element(String, Term),
     /// A field of a value of a user type: `column.field`. Only in conditions.
+    #[display("{_0}")]
     Field(String, String),
     /// Several columns: `(a, b)`.
+    #[display("({})", joined(_0))]
     Columns(Vec<String>),
     /// `token(a, b)`.
+    #[display("token({})", joined(_0))]
     Token(Vec<String>),
 }
 
 /// The operator of a relation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
 pub(super) enum Operator {
     /// `=`
+    #[display("=")]
     Equal,
     /// `!=`
+    #[display("!=")]
     NotEqual,
     /// `<`
+    #[display("<")]
     Less,
     /// `<=`
+    #[display("<=")]
     LessOrEqual,
     /// `>`
+    #[display(">")]
     Greater,
     /// `>=`
+    #[display(">=")]
     GreaterOrEqual,
     /// `IN`
+    #[display("IN")]
     In,
     /// `CONTAINS`
+    #[display("CONTAINS")]
     Contains,
     /// `CONTAINS KEY`
+    #[display("CONTAINS KEY")]
     ContainsKey,
     /// `LIKE`
+    #[display("LIKE")]
     Like,
     /// `IS NOT NULL`: the object is [`Term::Null`].
+    #[display("IS NOT")]
     IsNotNull,
 }
 
 /// The right side of a relation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub(super) enum Object {
     /// One value. With [`Operator::In`] a marker for a whole list.
     Term(Term),
     /// The values of `IN (…)`.
+    #[display("({})", joined(_0))]
     List(Vec<Term>),
 }
 
 /// A condition of `WHERE` or `IF`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
+#[display("{subject} {operator} {object}")]
 pub(super) struct Relation {
     /// The left side.
     pub(super) subject: Subject,

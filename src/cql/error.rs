@@ -4,7 +4,6 @@ use super::wire::{Level, Malformed, put_int, put_short, put_short_bytes, put_str
 use crate::model::comparator::hex;
 use crate::schema::ChangeError;
 use crate::service::{Failure, ReplicaCounts, ServiceError};
-use std::fmt;
 
 /// Kind of the write that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,18 +97,13 @@ pub enum ErrorKind {
 }
 
 /// Why a request has no result.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
+#[display("{message}")]
 pub struct CqlError {
     /// Kind, with the fields of its code.
     pub kind: ErrorKind,
     /// Text for the client.
     pub message: String,
-}
-
-impl fmt::Display for CqlError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
 }
 
 impl std::error::Error for CqlError {}

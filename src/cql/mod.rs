@@ -47,7 +47,6 @@ mod schema;
 mod select;
 mod selection;
 mod session;
-mod show;
 mod system;
 mod tables;
 mod terms;

@@ -35,54 +35,42 @@ const MAX_REPORTED: usize = 1024;
 const MAX_SHOWN: usize = 200;
 
 /// Reason why a part of a message is refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub enum Refusal {
     /// The table of endpoints is full.
+    #[display(
+        "{} endpoints are known already, and no more are taken",
+        MAX_ENDPOINTS + MAX_STRANGERS
+    )]
     TooManyEndpoints,
     /// The table of endpoints without a place is full.
+    #[display(
+        "{MAX_STRANGERS} endpoints without a place on the ring are known already, and no more are \
+         taken"
+    )]
     TooManyStrangers,
     /// No node can have this address.
+    #[display("this is no address of a node")]
     Address,
     /// No node can have started at this generation yet.
+    #[display(
+        "its generation {_0} is that of a start on {}. Somebody has made that up, or the clock \
+         there or here is wrong",
+        UtcTime::of_secs(i64::from(*_0))
+    )]
     Generation(i32),
     /// The endpoint has too many states; the value is the name of the surplus one.
+    #[display("{} is more than the {MAX_STATES} states that are taken", Shown(_0))]
     TooManyStates(String),
     /// Name or value of a state is too long; the value is its name.
+    #[display("the state {} is too long", Shown(_0))]
     TooLong(String),
     /// A node of 0.6 fails on this value of `MOVE`.
+    #[display("{_1} in \"{}\"", Shown(_0))]
     Move(String, BadMove),
     /// A value of `LOAD-INFORMATION` that is not a number; a node of 0.6 fails on it.
+    #[display("the load \"{}\" is no number", Shown(_0))]
     Load(String),
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooManyEndpoints => write!(
-                f,
-                "{} endpoints are known already, and no more are taken",
-                MAX_ENDPOINTS + MAX_STRANGERS
-            ),
-            Self::TooManyStrangers => write!(
-                f,
-                "{MAX_STRANGERS} endpoints without a place on the ring are known already, and no \
-                 more are taken"
-            ),
-            Self::Address => f.write_str("this is no address of a node"),
-            Self::Generation(generation) => write!(
-                f,
-                "its generation {generation} is that of a start on {}. Somebody has made that up, \
-                 or the clock there or here is wrong",
-                UtcTime::of_secs(i64::from(*generation))
-            ),
-            Self::TooManyStates(name) => {
-                write!(f, "{} is more than the {MAX_STATES} states that are taken", Shown(name))
-            }
-            Self::TooLong(name) => write!(f, "the state {} is too long", Shown(name)),
-            Self::Move(value, reason) => write!(f, "{reason} in \"{}\"", Shown(value)),
-            Self::Load(value) => write!(f, "the load \"{}\" is no number", Shown(value)),
-        }
-    }
 }
 
 /// Checks news, and reports each refusal once.

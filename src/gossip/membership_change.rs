@@ -2,7 +2,6 @@
 
 use crate::ring::Token;
 use log::Level;
-use std::fmt;
 use std::net::IpAddr;
 
 /// A node that an operator removed because it was dead.
@@ -44,27 +43,66 @@ pub enum MembershipChange {
 
 /// A line about the ring for operators, in the words of 0.6 where it had any.
 #[expect(missing_docs, reason = "the names of the fields say it")]
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub enum MembershipNotice {
     /// The state of a node does not follow from the one before: news were missed.
+    #[display("Node /{endpoint} state jump to {to}")]
     Jump { endpoint: IpAddr, to: &'static str },
     /// A node leaves a token that it did not own. `word` is `leaving` or `left`.
+    #[display("Node /{endpoint} '{word}' token mismatch. Long network partition?")]
     Mismatch { endpoint: IpAddr, word: &'static str },
     /// A node claims the token of another one.
+    #[display(
+        "Nodes /{endpoint} and /{owner} have the same token {token}.  {}",
+        if *wins {
+            format!("/{endpoint} is the new owner")
+        } else {
+            format!("Ignoring /{endpoint}")
+        }
+    )]
     SameToken { endpoint: IpAddr, owner: IpAddr, token: String, wins: bool },
     /// This node lost its token, and so its place.
+    #[display(
+        "This node has no place on the ring: /{owner} has its token {token}, as it claims the same \
+         one and has started later. If that is a mistake, stop /{owner}, empty its directories and \
+         give it another InitialToken: this node then has its place again. If /{owner} is to \
+         replace this node, stop this one"
+    )]
     PlaceLost { token: String, owner: IpAddr },
     /// The owner of a token went elsewhere, and a former claimant owns it again.
+    #[display(
+        "Node /{owner} owns token {token} again, which it still claims and whose owner went \
+         elsewhere"
+    )]
     Reclaimed { owner: IpAddr, token: String },
     /// A node bootstraps at a token that `other` owns or bootstraps at. Writes go to the first.
+    // The missing bracket is what the original's line looks like.
+    #[display("Bootstrap Token collision between /{other} and /{endpoint} (token {token}")]
     Collision { endpoint: IpAddr, other: IpAddr, token: String },
     /// A node was removed that is alive or was restarted since.
+    #[display(
+        "Node /{by} says that the node of /{endpoint}'s token was removed. That is not done, as \
+         /{endpoint} is alive or was started since"
+    )]
     RemovalIgnored { endpoint: IpAddr, by: IpAddr },
     /// The owner of this node's token was removed.
+    #[display(
+        "Received removeToken gossip about myself. Is this node a replacement for a removed one?"
+    )]
     RemovalOfSelf,
     /// A removed node is back with its old data.
+    #[display(
+        "Node /{endpoint} was removed from token {token} and is back with its old data: it is not \
+         taken into the ring. Deletions that it missed may be forgotten by now. Let it bootstrap \
+         with empty directories, or take it back as it is by `alexandra nodetool allowreturn \
+         {endpoint}` at every node of the ring"
+    )]
     ReturnRefused { endpoint: IpAddr, token: String },
     /// A removed node that may come back was not restarted yet.
+    #[display(
+        "Node /{endpoint} was removed from token {token} and may come back: it is not taken into \
+         the ring before it has been started anew"
+    )]
     ReturnAwaitsStart { endpoint: IpAddr, token: String },
 }
 
@@ -77,63 +115,6 @@ impl MembershipNotice {
                 Level::Error
             }
             _ => Level::Warn,
-        }
-    }
-}
-
-impl fmt::Display for MembershipNotice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Jump { endpoint, to } => write!(f, "Node /{endpoint} state jump to {to}"),
-            Self::Mismatch { endpoint, word } => {
-                write!(f, "Node /{endpoint} '{word}' token mismatch. Long network partition?")
-            }
-            Self::SameToken { endpoint, owner, token, wins } => {
-                write!(f, "Nodes /{endpoint} and /{owner} have the same token {token}.  ")?;
-                if *wins {
-                    write!(f, "/{endpoint} is the new owner")
-                } else {
-                    write!(f, "Ignoring /{endpoint}")
-                }
-            }
-            Self::PlaceLost { token, owner } => write!(
-                f,
-                "This node has no place on the ring: /{owner} has its token {token}, as it claims \
-                 the same one and has started later. If that is a mistake, stop /{owner}, empty \
-                 its directories and give it another InitialToken: this node then has its place \
-                 again. If /{owner} is to replace this node, stop this one"
-            ),
-            Self::Reclaimed { owner, token } => write!(
-                f,
-                "Node /{owner} owns token {token} again, which it still claims and whose owner \
-                 went elsewhere"
-            ),
-            // The missing bracket is what the original's line looks like.
-            Self::Collision { endpoint, other, token } => write!(
-                f,
-                "Bootstrap Token collision between /{other} and /{endpoint} (token {token}"
-            ),
-            Self::RemovalIgnored { endpoint, by } => write!(
-                f,
-                "Node /{by} says that the node of /{endpoint}'s token was removed. That is not \
-                 done, as /{endpoint} is alive or was started since"
-            ),
-            Self::RemovalOfSelf => f.write_str(
-                "Received removeToken gossip about myself. \
-                 Is this node a replacement for a removed one?",
-            ),
-            Self::ReturnRefused { endpoint, token } => write!(
-                f,
-                "Node /{endpoint} was removed from token {token} and is back with its old data: \
-                 it is not taken into the ring. Deletions that it missed may be forgotten by now. \
-                 Let it bootstrap with empty directories, or take it back as it is by `alexandra \
-                 nodetool allowreturn {endpoint}` at every node of the ring"
-            ),
-            Self::ReturnAwaitsStart { endpoint, token } => write!(
-                f,
-                "Node /{endpoint} was removed from token {token} and may come back: it is not \
-                 taken into the ring before it has been started anew"
-            ),
         }
     }
 }

@@ -5,7 +5,8 @@ use std::fmt;
 
 /// The key of a row: bytes, immutable, cheap to clone. A key of the 0.4-0.6 clients is a string;
 /// inside it is the UTF-8 of that string.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Debug)]
+#[debug("RowKey({self})")]
 pub struct RowKey(SharedBytes);
 
 impl RowKey {
@@ -48,11 +49,5 @@ impl fmt::Display for RowKey {
             write!(f, "{}{}", chunk.valid().escape_debug(), chunk.invalid().escape_ascii())?;
         }
         Ok(())
-    }
-}
-
-impl fmt::Debug for RowKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RowKey({self})")
     }
 }

@@ -8,7 +8,6 @@ use crate::base::latest::Latest;
 use crate::base::lock::{RwLock, rank};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +19,8 @@ const ID_BYTES: usize = 33;
 
 /// The definition of a column family. Column type and comparators do not change while the server
 /// runs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, derive_more::Display)]
+#[display("{keyspace}.{name}")]
 pub struct ColumnFamilySchema {
     /// The keyspace it belongs to.
     pub keyspace: String,
@@ -206,12 +206,6 @@ fn without_id(name: &str) -> Option<&str> {
     let (table, id) = name.split_at_checked(name.len().checked_sub(ID_BYTES)?)?;
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     id.strip_prefix('-')?.bytes().all(is_digit).then_some(table)
-}
-
-impl fmt::Display for ColumnFamilySchema {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.keyspace, self.name)
-    }
 }
 
 /// Number of a column family in the [`Schema`] of a running server. It means one family as long as

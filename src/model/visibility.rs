@@ -25,7 +25,6 @@ use super::range_deletion::RangeDeletions;
 use super::schema::ColumnFamilySchema;
 use super::version::RowVersion;
 use std::cell::{Cell as Slot, OnceCell};
-use std::fmt;
 
 /// Follows the deletions of a row while its cells come in ascending order.
 #[derive(Debug)]
@@ -170,15 +169,18 @@ pub const COMPARED: Keeps = |purge, cell| purge.keeps(cell);
 pub const STORED: Keeps = |purge, cell| purge.keeps_in_file(cell);
 
 /// Decides, for one row, which of its merged cells stay. They come in ascending order.
+#[derive(derive_more::Debug)]
 pub struct Purge<'a> {
     visibility: Visibility<'a>,
     /// Deletions made at or before this second may go.
     gc_before: i32,
     /// Finds the least timestamp of what may hold something of the row outside of the compaction;
     /// `None` if nothing does. Only asked, once, when there is a deletion that may go.
+    #[debug(skip)]
     find_oldest_elsewhere: &'a dyn Fn() -> Option<i64>,
     oldest_elsewhere: OnceCell<Option<i64>>,
     /// The latest local deletion time of the deletions that go.
+    #[debug(skip)]
     latest_dropped: Slot<Option<i32>>,
 }
 
@@ -235,15 +237,6 @@ impl<'a> Purge<'a> {
         let is_kept_by_0_6 = |it: Deletion| !it.is_expired(self.gc_before);
         let stays = cell.super_deletion().is_some_and(is_kept_by_0_6);
         self.keeps(cell) || stays
-    }
-}
-
-impl fmt::Debug for Purge<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { visibility, gc_before, oldest_elsewhere, .. } = self;
-        let mut debug = f.debug_struct("Purge");
-        debug.field("visibility", visibility).field("gc_before", gc_before);
-        debug.field("oldest_elsewhere", oldest_elsewhere).finish_non_exhaustive()
     }
 }
 

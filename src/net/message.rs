@@ -14,7 +14,6 @@ use super::verb::Verb;
 use crate::base::bytes::{ByteReader, Malformed};
 use crate::base::java::{JavaReader, JavaWriter, TooLong};
 use std::borrow::Cow;
-use std::fmt;
 use std::net::IpAddr;
 
 /// The header of a mutation that the receiver shall keep for others; its value is a list of these.
@@ -29,10 +28,11 @@ pub const MAX_BODY_BYTES: usize = MAX_MESSAGE_BYTES - (128 << 10);
 
 /// Distinguishes the requests of one sender. Ours are numbers; a peer may choose any text, which
 /// the answer repeats.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Debug, derive_more::Display)]
+#[debug("MessageId({self})")]
 pub struct MessageId(Id);
 
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Display)]
 enum Id {
     Number(u64),
     /// Any other text.
@@ -62,21 +62,6 @@ impl From<&str> for MessageId {
             Ok(number) if is_plain => Self(Id::Number(number)),
             _ => Self(Id::Text(text.into())),
         }
-    }
-}
-
-impl fmt::Display for MessageId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Id::Number(number) => write!(f, "{number}"),
-            Id::Text(text) => f.write_str(text),
-        }
-    }
-}
-
-impl fmt::Debug for MessageId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MessageId({self})")
     }
 }
 

@@ -3,7 +3,7 @@
 use super::message::MessageError;
 use super::verb::Channel;
 use serde::{Deserialize, Serialize};
-use std::fmt::{self, Debug};
+use std::fmt::Debug;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -60,6 +60,8 @@ pub trait Inbound: Send + Sync {
 }
 
 /// A file on its way from another node: all bytes up to the end of the connection.
+#[derive(derive_more::Debug)]
+#[debug("IncomingFile {{ begun: {}, .. }}", begun.len())]
 pub struct IncomingFile {
     /// Bytes that have arrived and are not read yet.
     begun: Vec<u8>,
@@ -81,12 +83,6 @@ impl IncomingFile {
         room[..count].copy_from_slice(&self.begun[..count]);
         self.begun.drain(..count);
         Ok(count)
-    }
-}
-
-impl fmt::Debug for IncomingFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IncomingFile").field("begun", &self.begun.len()).finish_non_exhaustive()
     }
 }
 

@@ -1,12 +1,12 @@
 //! Kinds of messages, the connections that carry them, and counts of those that were dropped.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The kinds of messages. The numbers are sent: do not change them, and add none, since a node of
 /// 0.6 that gets an unknown number reads nothing more on that connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
 #[repr(i32)]
+#[display("{}", VERBS[*self as usize].1)]
 pub enum Verb {
     /// Apply a row mutation and acknowledge it.
     Mutation = 0,
@@ -68,25 +68,22 @@ const VERBS: [(Verb, &str, &str); 17] = [
 
 /// The connection to a peer that carries a message. Replies and gossip have their own, so that they
 /// never wait for large requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
 pub enum Channel {
     /// Replies and gossip.
+    #[display("ack")]
     Ack,
     /// Requests.
+    #[display("command")]
     Command,
     /// Data that one node of this program moves to another.
+    #[display("bulk")]
     Bulk,
 }
 
 impl Channel {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Ack, Self::Command, Self::Bulk];
-}
-
-impl fmt::Display for Channel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(["ack", "command", "bulk"][*self as usize])
-    }
 }
 
 impl Verb {
@@ -120,12 +117,6 @@ impl Verb {
 }
 
 /// The name in log lines, as 0.6 had it.
-impl fmt::Display for Verb {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(VERBS[*self as usize].1)
-    }
-}
-
 /// Numbers of messages that were not acted on, because their time was over or too many waited.
 #[derive(Debug, Default)]
 pub struct Drops {

@@ -75,6 +75,8 @@ pub struct ReplicaOptions {
 /// Each verb first asks the storage on the spot, since handing work to a thread costs as much as a
 /// whole read from memory. What would block goes to a bounded pool. A read that turns out to take
 /// long there begins again in a lane of its own, and so do all further ones of its request.
+#[derive(derive_more::Debug)]
+#[debug("Replica {{ reads: {reads:?}, writes: {writes:?}, .. }}")]
 pub struct Replica {
     pub(super) storage: Arc<Database>,
     reads: WorkerPool,
@@ -502,16 +504,6 @@ impl Replica {
         let (work, guard) = work.cancellable();
         let receiver = lane.ask(context, move || job(&storage, &work)).await?;
         Ok((receiver, guard))
-    }
-}
-
-impl std::fmt::Debug for Replica {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { reads, writes, .. } = self;
-        f.debug_struct("Replica")
-            .field("reads", reads)
-            .field("writes", writes)
-            .finish_non_exhaustive()
     }
 }
 

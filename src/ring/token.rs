@@ -25,7 +25,8 @@ pub enum Token {
 /// The bytes of a string, in the order in which 0.6 compares strings: by UTF-16 code
 /// units, where characters above U+FFFF come before U+E000. For bytes that are not UTF-8 the order
 /// is arbitrary but total. Never empty.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash, derive_more::Debug)]
+#[debug("{:?}", String::from_utf8_lossy(_0))]
 pub struct OrderedString(SharedBytes);
 
 /// The bytes of a collation key, unsigned, a prefix before what it begins. Never empty.
@@ -83,12 +84,6 @@ impl PartialOrd for OrderedString {
     #[inline]
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
-    }
-}
-
-impl fmt::Debug for OrderedString {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", String::from_utf8_lossy(&self.0))
     }
 }
 

@@ -8,27 +8,34 @@
 use crate::base::worker::{Closed, Queue};
 use crate::model::schema::FamilyId;
 use std::collections::VecDeque;
-use std::fmt;
 use std::time::Duration;
 
 /// Reason for the flush of a memtable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
 pub enum FlushCause {
     /// `MemtableThroughputInMB` is reached.
+    #[display("has reached its threshold of bytes")]
     Throughput,
     /// `MemtableOperationsInMillions` is reached.
+    #[display("has reached its threshold of operations")]
     Operations,
     /// `MemtableFlushAfterMinutes` have passed.
+    #[display("has reached its threshold of age")]
     Age,
     /// All memtables and caches together outgrew `MemoryBudgetInMB`.
+    #[display("is flushed to free memory")]
     Memory,
     /// It pins the oldest commit log segment, and the log is at its bound.
+    #[display("is flushed to free commit log segments")]
     CommitLogSize,
     /// The operator asked, or a snapshot, drain or repair did on the operator's behalf.
+    #[display("is flushed on request")]
     Request,
     /// The commit log has been replayed.
+    #[display("is flushed after the commit log replay")]
     Replay,
     /// The node stops.
+    #[display("is flushed before shutdown")]
     Shutdown,
 }
 
@@ -36,21 +43,6 @@ impl FlushCause {
     /// Whether writers wait for the flush, or soon will.
     fn is_urgent(self) -> bool {
         matches!(self, Self::Memory | Self::Throughput | Self::Operations)
-    }
-}
-
-impl fmt::Display for FlushCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Throughput => "has reached its threshold of bytes",
-            Self::Operations => "has reached its threshold of operations",
-            Self::Age => "has reached its threshold of age",
-            Self::Memory => "is flushed to free memory",
-            Self::CommitLogSize => "is flushed to free commit log segments",
-            Self::Request => "is flushed on request",
-            Self::Replay => "is flushed after the commit log replay",
-            Self::Shutdown => "is flushed before shutdown",
-        })
     }
 }
 

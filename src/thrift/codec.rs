@@ -8,7 +8,6 @@ use crate::config::settings::Release;
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::ops::Deref;
 use std::sync::Arc;
 
 /// Thrift `binary`: borrowed from the request.
@@ -447,16 +446,8 @@ impl<T: Lent> Lent for Set<T> {
 
 /// Thrift `map`: entries in the order in which they were sent, without repeated keys. Of entries
 /// with the same key the last one stays, as in the original.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Map<K, V>(pub Vec<(K, V)>);
-
-impl<K, V> Deref for Map<K, V> {
-    type Target = [(K, V)];
-
-    fn deref(&self) -> &[(K, V)] {
-        &self.0
-    }
-}
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Deref)]
+pub struct Map<K, V>(#[deref(forward)] pub Vec<(K, V)>);
 
 impl<V> Map<Text<'_>, V> {
     /// The value of a key in a small map.

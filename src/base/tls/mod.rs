@@ -22,7 +22,6 @@ use rustls::{
     ClientConfig, ClientConnection, ConfigBuilder, DigitallySignedStruct, RootCertStore,
     ServerConfig, SignatureScheme,
 };
-use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -33,30 +32,23 @@ use std::sync::Arc;
 const WARNED_SECONDS: u64 = 30 * 24 * 3600;
 
 /// Use of TLS at a port.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, derive_more::Display)]
 pub enum Mode {
     /// Plain text alone.
     #[default]
+    #[display("off")]
     Off,
     /// Either, as the client begins. Nodes try TLS first when they connect.
+    #[display("optional")]
     Optional,
     /// TLS alone.
+    #[display("required")]
     Required,
 }
 
 impl Mode {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Off, Self::Optional, Self::Required];
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Off => "off",
-            Self::Optional => "optional",
-            Self::Required => "required",
-        })
-    }
 }
 
 /// Ports that may have TLS.

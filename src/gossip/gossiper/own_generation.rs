@@ -4,7 +4,6 @@ use super::{Gossiper, MAX_AHEAD_SECS, RING_DELAY};
 use crate::base::utc::UtcTime;
 use crate::gossip::GossipEvent;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -20,9 +19,15 @@ const MAX_START_AHEAD_SECS: i64 = 60;
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A conflict between the generation of this node and the nodes that should accept it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub enum GenerationConflict {
     /// Other nodes remember a generation that this node must not exceed, and ignore it.
+    #[display(
+        "Other nodes remember generation {remembered} of this node, which is ahead of its clock: \
+         they ignore this node until {}. Set the clock, or wait until then; or stop all other \
+         nodes at one time, which makes them forget it",
+        UtcTime::of_secs(*until_secs)
+    )]
     Ahead {
         /// The generation that they remember.
         remembered: i32,
@@ -30,6 +35,17 @@ pub enum GenerationConflict {
         until_secs: i64,
     },
     /// Other nodes refuse the generation of this node as impossible, and ignore it.
+    #[display(
+        "/{by} takes this node for dead, as it may do with others, since it refuses generation \
+         {generation} of this node, that of a start on {}: {}",
+        UtcTime::of_secs(i64::from(*generation)),
+        if *is_clock_right {
+            "the clock was wrong at an earlier start. This node lowers its generation, unless \
+             other nodes have accepted it: then stop those at one time"
+        } else {
+            "the clock of this node or of that one is wrong. Set it and restart that node"
+        }
+    )]
     Refused {
         /// The generation of this node.
         generation: i32,
@@ -168,33 +184,5 @@ impl Gossiper {
 
     fn is_ahead_of_clock(&self) -> bool {
         i64::from(self.own.generation) > self.clock_secs() + MAX_START_AHEAD_SECS
-    }
-}
-
-impl fmt::Display for GenerationConflict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ahead { remembered, until_secs } => write!(
-                f,
-                "Other nodes remember generation {remembered} of this node, which is ahead of its \
-                 clock: they ignore this node until {}. Set the clock, or wait until then; or stop \
-                 all other nodes at one time, which makes them forget it",
-                UtcTime::of_secs(*until_secs)
-            ),
-            Self::Refused { generation, by, is_clock_right } => {
-                write!(
-                    f,
-                    "/{by} takes this node for dead, as it may do with others, since it refuses \
-                     generation {generation} of this node, that of a start on {}: ",
-                    UtcTime::of_secs(i64::from(*generation))
-                )?;
-                f.write_str(if *is_clock_right {
-                    "the clock was wrong at an earlier start. This node lowers its generation, \
-                     unless other nodes have accepted it: then stop those at one time"
-                } else {
-                    "the clock of this node or of that one is wrong. Set it and restart that node"
-                })
-            }
-        }
     }
 }

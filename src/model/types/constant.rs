@@ -3,45 +3,37 @@
 use super::calendar::{parse_date, parse_time, parse_timestamp};
 use super::decimal::parse_integer;
 use super::{CqlType, Decimal, Duration, Native, Number, unhex};
-use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 use uuid::Uuid;
 
 /// Kind of a constant, by its form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
 pub enum ConstantKind {
     /// `'…'` or `$$…$$`, without the quotes and with doubled quotes halved.
+    #[display("STRING")]
     String,
     /// Digits, with a sign before them.
+    #[display("INTEGER")]
     Integer,
     /// A number with a point or an exponent, `NaN` or `Infinity`.
+    #[display("FLOAT")]
     Float,
     /// `true` or `false`.
+    #[display("BOOLEAN")]
     Boolean,
     /// A UUID.
+    #[display("UUID")]
     Uuid,
     /// `0x…`.
+    #[display("HEX")]
     Hex,
     /// A duration, such as `1h30m` or `P1Y2M`.
+    #[display("DURATION")]
     Duration,
 }
 
 /// Shows the kind as it stands in error texts.
-impl fmt::Display for ConstantKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::String => "STRING",
-            Self::Integer => "INTEGER",
-            Self::Float => "FLOAT",
-            Self::Boolean => "BOOLEAN",
-            Self::Uuid => "UUID",
-            Self::Hex => "HEX",
-            Self::Duration => "DURATION",
-        })
-    }
-}
-
 /// A constant that is no value of a type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidConstant {

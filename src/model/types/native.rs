@@ -1,12 +1,11 @@
 //! The native types: their names in CQL, on the wire and in Java.
 
-use std::fmt;
-
 /// The package of the classes of types.
 pub const CLASS_PREFIX: &str = "org.apache.cassandra.db.marshal.";
 
 /// A type that is not made of others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
+#[display("{}", self.name())]
 pub enum Native {
     /// 7-bit characters.
     Ascii,
@@ -149,12 +148,6 @@ impl Native {
             self,
             Tinyint | Smallint | Int | Bigint | Counter | Varint | Float | Double | Decimal
         )
-    }
-}
-
-impl fmt::Display for Native {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

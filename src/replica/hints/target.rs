@@ -12,14 +12,14 @@ use crate::storage::checked_file;
 use crate::storage::error::FileError;
 use crate::storage::log::Salt;
 use log::warn;
-use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A place in the hints of one target. That of a hint is where it ends. Places of one target grow
 /// in the order in which its hints were stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
+#[display("{target} {segment}:{offset}")]
 pub struct HintPosition {
     /// Whom the hints are for.
     pub target: IpAddr,
@@ -27,12 +27,6 @@ pub struct HintPosition {
     pub segment: u64,
     /// The offset in the segment, in bytes.
     pub offset: u64,
-}
-
-impl fmt::Display for HintPosition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}:{}", self.target, self.segment, self.offset)
-    }
 }
 
 /// A place within one log: number of the segment, offset in it.
@@ -300,16 +294,12 @@ pub(super) fn remove(fs: &dyn FileSystem, path: &Path) {
 pub type DurableCallback = Box<dyn FnOnce(Result<(), HintError>) + Send>;
 
 /// A waiter for the durability of a hint.
+#[derive(derive_more::Debug)]
+#[debug("Waiter {{ place: {place:?}, .. }}")]
 pub(super) struct Waiter {
     /// End of the hint.
     pub(super) place: Place,
     pub(super) callback: DurableCallback,
-}
-
-impl fmt::Debug for Waiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiter").field("place", &self.place).finish_non_exhaustive()
-    }
 }
 
 /// Outcome of a sync of one file.

@@ -9,7 +9,6 @@ use quick_cache::{Equivalent, UnitWeighter};
 use std::collections::hash_map::RandomState;
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -53,19 +52,12 @@ struct Meter {
 }
 
 /// A value with its share of the budget, which is given back when its last user drops it.
-#[derive(Debug)]
+#[derive(Debug, derive_more::Deref)]
 pub(in crate::storage) struct Charged<V> {
+    #[deref]
     value: V,
     bytes: u64,
     meter: Arc<Meter>,
-}
-
-impl<V> Deref for Charged<V> {
-    type Target = V;
-
-    fn deref(&self) -> &V {
-        &self.value
-    }
 }
 
 impl<V> Drop for Charged<V> {

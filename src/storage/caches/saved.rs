@@ -19,27 +19,19 @@ use crate::base::fs::{File, FileSystem};
 use crate::model::key::RowKey;
 use crate::storage::error::{Corrupt, FileContext, FileError, ReadError};
 use crate::storage::files;
-use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
 /// One of the caches of a column family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, derive_more::Display)]
 pub enum CacheKind {
     /// Places of rows.
+    #[display("key")]
     Keys,
     /// Whole rows.
+    #[display("row")]
     Rows,
-}
-
-impl fmt::Display for CacheKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Keys => "key",
-            Self::Rows => "row",
-        })
-    }
 }
 
 const STREAM_HEADER: [u8; 4] = [0xac, 0xed, 0, 5];

@@ -1,6 +1,5 @@
 //! Errors of the commit log, named for what the caller can do about them.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -123,7 +122,8 @@ pub enum ReplayError<E> {
 }
 
 /// A part of the log that cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
+#[display("{} at offset {offset}: {reason} ({bytes} bytes)", file.display())]
 pub struct Damage {
     /// The segment.
     pub file: PathBuf,
@@ -133,11 +133,4 @@ pub struct Damage {
     pub bytes: u64,
     /// The fault.
     pub reason: Reason,
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, offset, bytes, reason } = self;
-        write!(f, "{} at offset {offset}: {reason} ({bytes} bytes)", file.display())
-    }
 }

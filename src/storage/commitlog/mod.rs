@@ -88,8 +88,6 @@ mod syncer;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-
 pub(super) use self::appender::Appender;
 pub use self::error::{Damage, LogError, ReplayError};
 pub use self::files::{
@@ -107,16 +105,13 @@ pub(super) use self::survey::{Survey, Surveyed, durable_positions};
 /// A place in the log. That of a record is where it ends, so that `position <= synced` says that
 /// the record is durable, and what is appended after [`CommitLog::position`] was asked is greater
 /// than the answer. Positions grow over all runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display,
+)]
+#[display("{segment}:{offset}")]
 pub struct Position {
     /// Id of the segment.
     pub segment: u64,
     /// Offset in the segment, in bytes.
     pub offset: u64,
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.segment, self.offset)
-    }
 }

@@ -1,6 +1,5 @@
 //! Messages between callers and the sync thread.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::base::clock::Clock;
@@ -23,6 +22,8 @@ pub(super) struct SyncSignal {
     wake: Condvar,
 }
 
+#[derive(derive_more::Debug)]
+#[debug("State {{ {synced}, {} waiting, .. }}", waiters.len())]
 struct State {
     /// Everything before this is durable.
     synced: Position,
@@ -33,12 +34,6 @@ struct State {
     closing: bool,
     /// Why there will be no further sync.
     ended: Option<LogError>,
-}
-
-impl fmt::Debug for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "State {{ {}, {} waiting, .. }}", self.synced, self.waiters.len())
-    }
 }
 
 impl State {

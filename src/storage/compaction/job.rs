@@ -10,7 +10,6 @@ use crate::storage::family::{ColumnFamily, Refusal};
 use crate::storage::sstable::{Access, Blocks, SsTable, WrittenFile};
 use log::Level;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -58,30 +57,23 @@ impl From<FileError> for CompactionError {
 }
 
 /// Purpose of a compaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
 pub enum CompactionKind {
     /// Merges some SSTables of similar size.
+    #[display("minor")]
     Minor,
     /// Merges all SSTables of the column family.
+    #[display("major")]
     Major,
     /// Drops rows that this node no longer owns.
+    #[display("cleanup")]
     Cleanup,
     /// Drops deletions that have outlived their grace period.
+    #[display("tombstone")]
     Tombstones,
     /// Merges all SSTables without writing anything, to compare them with other replicas.
+    #[display("validation")]
     Validation,
-}
-
-impl fmt::Display for CompactionKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Minor => "minor",
-            Self::Major => "major",
-            Self::Cleanup => "cleanup",
-            Self::Tombstones => "tombstone",
-            Self::Validation => "validation",
-        })
-    }
 }
 
 /// A running compaction.

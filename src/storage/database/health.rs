@@ -11,7 +11,8 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 
 /// A reason why a node does not serve as it should.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, derive_more::Display)]
+#[display("{text}")]
 pub struct Trouble {
     /// Its kind, for programs.
     pub kind: TroubleKind,
@@ -64,12 +65,6 @@ impl TroubleKind {
     /// Whether writes are refused, all or those to a column family.
     pub fn refuses_writes(self) -> bool {
         !matches!(self, Self::Refused | Self::FlushWaits | Self::Damaged)
-    }
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
     }
 }
 

@@ -80,7 +80,6 @@ use crate::model::schema::{FamilyId, Schema};
 use crate::ring::{Partitioner, RowSamples, Token, TokenRange};
 use compactions::CompactionQueue;
 use std::collections::BTreeSet;
-use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -135,18 +134,11 @@ pub enum Applied {
 }
 
 /// All column families of a node, open. Dropping it closes them.
-#[derive(Debug)]
+#[derive(Debug, derive_more::Deref)]
 pub struct Database {
+    #[deref(forward)]
     core: Arc<Core>,
     is_closed: AtomicBool,
-}
-
-impl Deref for Database {
-    type Target = Core;
-
-    fn deref(&self) -> &Core {
-        &self.core
-    }
 }
 
 /// All column families of a node, as callers and background threads share them.

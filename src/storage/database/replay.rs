@@ -14,7 +14,6 @@ use super::StorageError;
 use super::unconfigured::Records;
 use crate::model::mutation::{DecodeError, RowMutation};
 use crate::model::schema::Schema;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -26,21 +25,14 @@ const OVERDRAFT: u64 = 4;
 const FLUSH_AGAIN: u64 = 16;
 
 /// Why a replay stopped at a record.
-#[derive(Debug)]
+#[derive(Debug, derive_more::Display)]
 pub(in crate::storage) enum Unapplied {
     /// The configuration cannot take the record that ends at this position.
+    #[display("record {_0}: {_1}")]
     Record(Position, DecodeError),
     /// The memtables, of this many bytes, cannot be flushed.
+    #[display("{_1}")]
     Flush(u64, ReadError),
-}
-
-impl fmt::Display for Unapplied {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Record(position, error) => write!(f, "record {position}: {error}"),
-            Self::Flush(_, error) => error.fmt(f),
-        }
-    }
 }
 
 impl From<Unapplied> for StorageError {

@@ -32,8 +32,6 @@ pub(crate) use frame::{
 };
 pub(crate) use reader::SegmentReader;
 
-use std::fmt;
-
 /// Largest number of a segment; so far below the end of the numbers that counting up from any file
 /// cannot overflow.
 const MAX_NUMBER: u64 = i64::MAX as u64;
@@ -46,42 +44,33 @@ pub(crate) fn parse_number(digits: &str) -> Option<u64> {
 }
 
 /// Why there is no record at a place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
 pub enum Reason {
     /// The file should be there and is not.
+    #[display("the segment is missing")]
     Missing,
     /// The segment does not begin with a valid header.
+    #[display("the segment header is invalid")]
     Header,
     /// There is no valid record header.
+    #[display("no valid record header")]
     RecordHeader,
     /// The record header is valid and the body is not what was written.
+    #[display("the checksum of a record does not match")]
     Checksum,
     /// One bit of a record is not what was written.
+    #[display("one bit of a record has flipped")]
     FlippedBit,
     /// Zeroes, where a record had been written.
+    #[display("zeroes in place of a record")]
     Zeroes,
     /// The file is shorter than it was made.
+    #[display("the file is shorter than it was made, and may have lost acknowledged writes")]
     Truncated,
     /// The file ends, or seems to end, before what had been synced.
+    #[display("the segment ends before what had been synced")]
     CutShort,
     /// The checksum is right but the content is not known to this program.
+    #[display("a control record of unknown content")]
     UnknownRecord,
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Missing => "the segment is missing",
-            Self::Header => "the segment header is invalid",
-            Self::RecordHeader => "no valid record header",
-            Self::Checksum => "the checksum of a record does not match",
-            Self::FlippedBit => "one bit of a record has flipped",
-            Self::Zeroes => "zeroes in place of a record",
-            Self::Truncated => {
-                "the file is shorter than it was made, and may have lost acknowledged writes"
-            }
-            Self::CutShort => "the segment ends before what had been synced",
-            Self::UnknownRecord => "a control record of unknown content",
-        })
-    }
 }

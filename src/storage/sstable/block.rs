@@ -21,7 +21,6 @@ use crate::base::bytes::{ByteReader, Malformed};
 use crate::base::fs::File;
 use crate::storage::error::{Corrupt, FileContext, ReadError};
 use lz4_flex::block::{CompressTable, compress_into_with_table};
-use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -327,7 +326,8 @@ fn checksum(offset: u64, framed: &[u8]) -> u32 {
 }
 
 /// Brings blocks into their form on disk, one after the other.
-#[derive(Default)]
+#[derive(Default, derive_more::Debug)]
+#[debug("Sealer {{ .. }}")]
 pub struct Sealer {
     table: CompressTable,
     packed: Vec<u8>,
@@ -372,12 +372,6 @@ impl Sealer {
         let bytes = packed.and_then(|length| self.packed.get(..length));
         debug_assert!(bytes.is_some(), "there is room for the longest result");
         bytes
-    }
-}
-
-impl fmt::Debug for Sealer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sealer").finish_non_exhaustive()
     }
 }
 

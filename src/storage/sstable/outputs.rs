@@ -10,7 +10,6 @@ use crate::ring::DecoratedKey;
 use crate::storage::error::FileError;
 use crate::storage::files::FileName;
 use crate::storage::manifest::TableIdentity;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -78,6 +77,8 @@ impl OutputOptions {
 type NextPath<'a> = dyn FnMut() -> Result<PathBuf, FileError> + Send + 'a;
 
 /// SSTables that are being written. Those that are not [finished](Outputs::finish) are removed.
+#[derive(derive_more::Debug)]
+#[debug("Outputs {{ done: {done:?}, .. }}")]
 pub struct Outputs<'a> {
     fs: Arc<dyn FileSystem>,
     family: Arc<ColumnFamilySchema>,
@@ -157,12 +158,6 @@ impl<'a> Outputs<'a> {
     pub fn finish(mut self) -> Result<Vec<WrittenFile>, FileError> {
         self.end()?;
         Ok(std::mem::take(&mut self.done))
-    }
-}
-
-impl fmt::Debug for Outputs<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outputs").field("done", &self.done).finish_non_exhaustive()
     }
 }
 
