@@ -19,8 +19,7 @@
 //!
 //! [`job`](super::job) has TASK and STATUS.
 
-use crate::base::bytes::ByteReader;
-use crate::net::bodies::{Body, BodyContext, BodyError, EncodeError, put_all};
+use crate::net::bodies::fields_body;
 use std::net::IpAddr;
 
 /// Asks whether a node has heard the announcement of the caller. Answered by [`Heard`].
@@ -53,13 +52,4 @@ pub(super) struct Heard {
     pub(super) live: Vec<IpAddr>,
 }
 
-impl Body for Heard {
-    fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
-        put_all(&[&self.knows_it, &self.is_quiet, &self.given_up, &self.live], out, context)
-    }
-
-    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
-        let ((knows_it, is_quiet), (given_up, live)) = Body::read(reader, context)?;
-        Ok(Self { knows_it, is_quiet, given_up, live })
-    }
-}
+fields_body!(Heard { knows_it, is_quiet, given_up, live });

@@ -68,6 +68,29 @@ pub fn put_all(
     values.iter().try_for_each(|value| value.put(out, context))
 }
 
+/// Implements [`Body`] for a struct: the values of its fields one after the other.
+macro_rules! fields_body {
+    ($name:ident { $($field:ident),* }) => {
+        impl $crate::net::bodies::Body for $name {
+            fn put(
+                &self,
+                out: &mut Vec<u8>,
+                context: $crate::net::bodies::BodyContext<'_>,
+            ) -> Result<(), $crate::net::bodies::EncodeError> {
+                $crate::net::bodies::put_all(&[$(&self.$field),*], out, context)
+            }
+
+            fn read(
+                reader: &mut $crate::base::bytes::ByteReader<'_>,
+                context: $crate::net::bodies::BodyContext<'_>,
+            ) -> Result<Self, $crate::net::bodies::BodyError> {
+                Ok(Self { $($field: $crate::net::bodies::Body::read(reader, context)?),* })
+            }
+        }
+    };
+}
+pub(crate) use fields_body;
+
 impl Body for () {
     fn put(&self, _: &mut Vec<u8>, _: BodyContext<'_>) -> Result<(), EncodeError> {
         Ok(())
@@ -89,38 +112,23 @@ impl Body for bool {
     }
 }
 
-impl Body for u8 {
-    fn put(&self, out: &mut Vec<u8>, _: BodyContext<'_>) -> Result<(), EncodeError> {
-        out.push(*self);
-        Ok(())
-    }
+/// Implements [`Body`] for numbers.
+macro_rules! numbers {
+    ($($number:ident)*) => {$(
+        impl Body for $number {
+            fn put(&self, out: &mut Vec<u8>, _: BodyContext<'_>) -> Result<(), EncodeError> {
+                out.extend_from_slice(&self.to_be_bytes());
+                Ok(())
+            }
 
-    fn read(reader: &mut ByteReader<'_>, _: BodyContext<'_>) -> Result<Self, BodyError> {
-        Ok(reader.u8()?)
-    }
+            fn read(reader: &mut ByteReader<'_>, _: BodyContext<'_>) -> Result<Self, BodyError> {
+                Ok(reader.$number()?)
+            }
+        }
+    )*};
 }
 
-impl Body for i32 {
-    fn put(&self, out: &mut Vec<u8>, _: BodyContext<'_>) -> Result<(), EncodeError> {
-        out.extend_from_slice(&self.to_be_bytes());
-        Ok(())
-    }
-
-    fn read(reader: &mut ByteReader<'_>, _: BodyContext<'_>) -> Result<Self, BodyError> {
-        Ok(reader.i32()?)
-    }
-}
-
-impl Body for u64 {
-    fn put(&self, out: &mut Vec<u8>, _: BodyContext<'_>) -> Result<(), EncodeError> {
-        out.extend_from_slice(&self.to_be_bytes());
-        Ok(())
-    }
-
-    fn read(reader: &mut ByteReader<'_>, _: BodyContext<'_>) -> Result<Self, BodyError> {
-        Ok(reader.u64()?)
-    }
-}
+numbers!(u8 i32 u64);
 
 impl Body for f64 {
     fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
@@ -170,16 +178,7 @@ impl Body for Token {
     }
 }
 
-impl Body for TokenRange {
-    fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
-        self.start.put(out, context)?;
-        self.end.put(out, context)
-    }
-
-    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
-        Ok(Self { start: Token::read(reader, context)?, end: Token::read(reader, context)? })
-    }
-}
+fields_body!(TokenRange { start, end });
 
 impl Body for RowKey {
     fn put(&self, out: &mut Vec<u8>, _: BodyContext<'_>) -> Result<(), EncodeError> {

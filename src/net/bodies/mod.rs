@@ -21,6 +21,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use body::fields_body;
 pub use body::{Body, BodyContext, put_all};
 pub use command::{RangeCommand, ReadCommand};
 pub use error::{BodyError, EncodeError};

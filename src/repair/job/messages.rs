@@ -19,7 +19,7 @@
 use crate::base::bytes::ByteReader;
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
-use crate::net::bodies::{Body, BodyContext, BodyError, EncodeError, put_all};
+use crate::net::bodies::{Body, BodyContext, BodyError, EncodeError, fields_body, put_all};
 use crate::repair::compare::{ListedRow, Shape, TreeHash};
 use crate::repair::progress::Progress;
 use crate::repair::transfer::WantedRange;
@@ -81,135 +81,68 @@ pub(crate) enum Output {
     },
 }
 
-impl Body for Task {
-    fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
-        match self {
-            Self::Ranges(ranges) => put_all(&[&0_u8, ranges], out, context),
-            Self::Rows { family, sources } => put_all(&[&1_u8, family, sources], out, context),
-            Self::Leaves { scope, shape } => put_all(&[&2_u8, scope, shape], out, context),
-            Self::List { scope, after } => put_all(&[&3_u8, scope, after], out, context),
-        }
-    }
-
-    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
-        let at = reader.position();
-        Ok(match reader.u8()? {
-            0 => Self::Ranges(Body::read(reader, context)?),
-            1 => {
-                let (family, sources) = Body::read(reader, context)?;
-                Self::Rows { family, sources }
+/// Implements [`Body`] for an enum: the number of the variant, then its values one after the other.
+macro_rules! variants_body {
+    ($name:ident {
+        $($number:literal => $variant:ident $(($($item:ident),*))? $({ $($field:ident),* })?,)*
+    }) => {
+        impl Body for $name {
+            fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
+                match self {
+                    $(Self::$variant $(($($item),*))? $({ $($field),* })? => {
+                        put_all(&[&$number, $($($item),*)? $($($field),*)?], out, context)
+                    })*
+                }
             }
-            2 => {
-                let (scope, shape) = Body::read(reader, context)?;
-                Self::Leaves { scope, shape }
+
+            fn read(
+                reader: &mut ByteReader<'_>,
+                context: BodyContext<'_>,
+            ) -> Result<Self, BodyError> {
+                let at = reader.position();
+                match reader.u8()? {
+                    $($number => {
+                        $($(let $item = Body::read(reader, context)?;)*)?
+                        $($(let $field = Body::read(reader, context)?;)*)?
+                        Ok(Self::$variant $(($($item),*))? $({ $($field),* })?)
+                    })*
+                    _ => Err(BodyError::Malformed(at)),
+                }
             }
-            3 => {
-                let (scope, after) = Body::read(reader, context)?;
-                Self::List { scope, after }
-            }
-            _ => return Err(BodyError::Malformed(at)),
-        })
-    }
-}
-
-impl Body for WantedRange {
-    fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
-        let Self { keyspace, range, lost, kept, from_all, accepts_loss } = self;
-        put_all(&[keyspace, range, lost, kept, from_all, accepts_loss], out, context)
-    }
-
-    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
-        let ((keyspace, range), (lost, kept)) = Body::read(reader, context)?;
-        let (from_all, accepts_loss) = Body::read(reader, context)?;
-        Ok(Self { keyspace, range, lost, kept, from_all, accepts_loss })
-    }
-}
-
-impl Body for Scope {
-    fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
-        put_all(&[&self.family, &self.gc_before, &self.ranges], out, context)
-    }
-
-    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
-        let ((family, gc_before), ranges) = Body::read(reader, context)?;
-        Ok(Self { family, gc_before, ranges })
-    }
-}
-
-impl Body for Shape {
-    fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
-        match self {
-            Self::Even(depth) => put_all(&[&0_u8, depth], out, context),
-            Self::At(tokens) => put_all(&[&1_u8, tokens], out, context),
         }
-    }
-
-    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
-        let at = reader.position();
-        match reader.u8()? {
-            0 => Ok(Self::Even(reader.u8()?)),
-            1 => Ok(Self::At(Body::read(reader, context)?)),
-            _ => Err(BodyError::Malformed(at)),
-        }
-    }
+    };
 }
 
-impl Body for JobStatus {
-    fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
-        match self {
-            Self::Unknown => 0_u8.put(out, context),
-            Self::Running(progress) => put_all(&[&1_u8, progress], out, context),
-            Self::Done(progress, output) => put_all(&[&2_u8, progress, output], out, context),
-            Self::Failed(why) => put_all(&[&3_u8, why], out, context),
-        }
-    }
+variants_body!(Task {
+    0_u8 => Ranges(ranges),
+    1_u8 => Rows { family, sources },
+    2_u8 => Leaves { scope, shape },
+    3_u8 => List { scope, after },
+});
 
-    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
-        let at = reader.position();
-        match reader.u8()? {
-            0 => Ok(Self::Unknown),
-            1 => Ok(Self::Running(Body::read(reader, context)?)),
-            2 => Ok(Self::Done(Body::read(reader, context)?, Body::read(reader, context)?)),
-            3 => Ok(Self::Failed(Body::read(reader, context)?)),
-            _ => Err(BodyError::Malformed(at)),
-        }
-    }
-}
+fields_body!(WantedRange { keyspace, range, lost, kept, from_all, accepts_loss });
 
-impl Body for Progress {
-    fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
-        let Self { ranges, ranges_done, rows, expected_rows, bytes } = self;
-        put_all(&[ranges, ranges_done, rows, expected_rows, bytes], out, context)
-    }
+fields_body!(Scope { family, gc_before, ranges });
 
-    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
-        let ((ranges, ranges_done), (rows, expected_rows)) = Body::read(reader, context)?;
-        Ok(Self { ranges, ranges_done, rows, expected_rows, bytes: reader.u64()? })
-    }
-}
+variants_body!(Shape {
+    0_u8 => Even(depth),
+    1_u8 => At(tokens),
+});
 
-impl Body for Output {
-    fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
-        match self {
-            Self::Collected => 0_u8.put(out, context),
-            Self::Leaves(hashes) => put_all(&[&1_u8, hashes], out, context),
-            Self::Rows { rows, next } => put_all(&[&2_u8, rows, next], out, context),
-        }
-    }
+variants_body!(JobStatus {
+    0_u8 => Unknown,
+    1_u8 => Running(progress),
+    2_u8 => Done(progress, output),
+    3_u8 => Failed(why),
+});
 
-    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
-        let at = reader.position();
-        match reader.u8()? {
-            0 => Ok(Self::Collected),
-            1 => Ok(Self::Leaves(Body::read(reader, context)?)),
-            2 => {
-                let (rows, next) = Body::read(reader, context)?;
-                Ok(Self::Rows { rows, next })
-            }
-            _ => Err(BodyError::Malformed(at)),
-        }
-    }
-}
+fields_body!(Progress { ranges, ranges_done, rows, expected_rows, bytes });
+
+variants_body!(Output {
+    0_u8 => Collected,
+    1_u8 => Leaves(hashes),
+    2_u8 => Rows { rows, next },
+});
 
 impl Body for ListedRow {
     fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
