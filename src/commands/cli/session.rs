@@ -262,16 +262,16 @@ impl Session {
                 consistency_level: self.level,
             };
             let found = self.connection.call(&arguments)?;
-            let is_last = found.len() < count as usize;
-            let fresh = range.fresh(&found, left);
+            let fresh = range.fresh(&found, |it| name_of(it));
+            let fresh = &fresh[..fresh.len().min(left as usize)];
             let place =
                 Place { types: &types, key: None, super_name: super_name.as_deref(), is_group };
             print(&mut self.printer, &place, fresh)?;
             number += fresh.len();
             left = left.saturating_sub(fresh.len() as u32);
-            let last = fresh.last().map(|it| name_of(it).to_vec());
-            match last.filter(|_| !is_last && left > 0) {
-                Some(last) => range.go_on(last),
+            let goes_on = found.len() == count as usize && left > 0;
+            match fresh.last().filter(|_| goes_on) {
+                Some(last) => range.go_on(name_of(last).to_vec()),
                 None => return Ok(self.printer.end(number, "results")?),
             }
         }
@@ -304,14 +304,14 @@ impl Session {
         let keyspace = self.families.keyspace_of(family)?;
         let bound =
             |term: &Option<Term>| term.as_ref().map_or(Ok(String::new()), |it| key(&types, it));
-        let (mut from, to) = (bound(&rows.from)?, bound(&rows.to)?);
+        let mut range = Range::between(bound(&rows.from)?, bound(&rows.to)?);
         let mut left = rows.limit.unwrap_or(LISTED);
         // Rows that were deleted show up without columns.
         let columns = rows.columns.unwrap_or(LISTED);
         let whole = Range::new(&types.names, &Slice::default())?;
-        let (mut number, mut is_next) = (0, false);
+        let mut number = 0;
         while left > 0 {
-            let count = ROW_PAGE.min(left) + u32::from(is_next);
+            let count = range.count(left, ROW_PAGE);
             let arguments = GetRangeSlicesArgs {
                 keyspace: keyspace.as_str().into(),
                 column_parent: ColumnParent {
@@ -320,8 +320,8 @@ impl Session {
                 },
                 predicate: whole.predicate(columns.max(1)),
                 range: KeyRange {
-                    start_key: Some(from.as_str().into()),
-                    end_key: Some(to.as_str().into()),
+                    start_key: Some(range.start.as_str().into()),
+                    end_key: Some(range.finish.as_str().into()),
                     start_token: None,
                     end_token: None,
                     count: count as i32,
@@ -329,10 +329,7 @@ impl Session {
                 consistency_level: self.level,
             };
             let found = self.connection.call(&arguments)?;
-            let is_last = found.len() < count as usize;
-            let last = found.last().map(|row| row.key.to_string());
-            // The first one was printed with the page before, unless it was deleted since.
-            let fresh = found.iter().filter(|row| !is_next || row.key != from);
+            let fresh = range.fresh(&found, |row| row.key.as_bytes()).iter();
             for row in fresh.filter(|row| !row.columns.is_empty()).take(left as usize) {
                 let key = types.keys.show(row.key.as_bytes());
                 self.printer.row(&key, columns == 0)?;
@@ -343,8 +340,8 @@ impl Session {
                 number += 1;
                 left -= 1;
             }
-            match last.filter(|_| !is_last) {
-                Some(last) => (from, is_next) = (last, true),
+            match found.last().filter(|_| found.len() == count as usize) {
+                Some(last) => range.go_on(last.key.to_string()),
                 None => break,
             }
         }
@@ -456,16 +453,38 @@ fn column_path(types: &Types, path: &Path) -> Result<Names, Mistake> {
     })
 }
 
-/// A slice that is read page by page.
-struct Range {
-    start: Vec<u8>,
-    finish: Vec<u8>,
+/// Columns or rows that are read page by page, between two names or keys.
+struct Range<N> {
+    start: N,
+    finish: N,
     is_reversed: bool,
-    /// Whether the column that it starts with was read with the page before.
+    /// Whether the element that it starts with was read with the page before.
     is_next: bool,
 }
 
-impl Range {
+impl<N: AsRef<[u8]>> Range<N> {
+    fn between(start: N, finish: N) -> Self {
+        Self { start, finish, is_reversed: false, is_next: false }
+    }
+
+    /// Elements of a page.
+    fn count(&self, left: u32, page: u32) -> u32 {
+        left.min(page) + u32::from(self.is_next)
+    }
+
+    /// The elements that the previous page lacked; its last one may be deleted by now.
+    fn fresh<'a, T>(&self, found: &'a [T], name_of: impl Fn(&T) -> &[u8]) -> &'a [T] {
+        let is_known = |first: &T| self.is_next && name_of(first) == self.start.as_ref();
+        &found[usize::from(found.first().is_some_and(is_known))..]
+    }
+
+    /// Continues after a name.
+    fn go_on(&mut self, last: N) {
+        (self.start, self.is_next) = (last, true);
+    }
+}
+
+impl Range<Vec<u8>> {
     fn new(names: &Comparator, slice: &Slice) -> Result<Self, Mistake> {
         let bound = |term: &Option<Term>, place| {
             term.as_ref().map_or(Ok(Vec::new()), |term| literals::name(names, term, place))
@@ -473,12 +492,7 @@ impl Range {
         let (from, to) = (bound(&slice.from, In::From)?, bound(&slice.to, In::To)?);
         let is_reversed = !slice.is_forward;
         let (start, finish) = if is_reversed { (to, from) } else { (from, to) };
-        Ok(Self { start, finish, is_reversed, is_next: false })
-    }
-
-    /// Columns of a page.
-    fn count(&self, left: u32, page: u32) -> u32 {
-        left.min(page) + u32::from(self.is_next)
+        Ok(Self { is_reversed, ..Self::between(start, finish) })
     }
 
     fn predicate(&self, count: u32) -> SlicePredicate<'_> {
@@ -489,23 +503,6 @@ impl Range {
             count: i32::try_from(count).unwrap_or(i32::MAX),
         };
         SlicePredicate { column_names: None, slice_range: Some(range) }
-    }
-
-    /// At most `left` columns that the previous page lacked; its last column may be deleted by now.
-    fn fresh<'a, 'b>(
-        &self,
-        found: &'a [ColumnOrSuperColumn<'b>],
-        left: u32,
-    ) -> &'a [ColumnOrSuperColumn<'b>] {
-        let is_known =
-            |first: &ColumnOrSuperColumn<'_>| self.is_next && name_of(first) == self.start;
-        let fresh = &found[usize::from(found.first().is_some_and(is_known))..];
-        &fresh[..fresh.len().min(left as usize)]
-    }
-
-    /// Continues after a name.
-    fn go_on(&mut self, last: Vec<u8>) {
-        (self.start, self.is_next) = (last, true);
     }
 }
 
@@ -545,19 +542,14 @@ mod tests {
                 super_column: None,
             })
             .into();
-        let range = |start: &[u8], is_next| Range {
-            start: start.to_vec(),
-            finish: Vec::new(),
-            is_reversed: false,
-            is_next,
+        let fresh = |start: &[u8], is_next| -> Vec<u8> {
+            let range = Range { is_next, ..Range::between(start, &b""[..]) };
+            range.fresh(&columns, |it| name_of(it)).iter().map(|it| name_of(it)[0]).collect()
         };
-        let fresh = |range: &Range, left| -> Vec<u8> {
-            range.fresh(&columns, left).iter().map(|it| name_of(it)[0]).collect()
-        };
-        assert_eq!(fresh(&range(b"", false), 3), b"abc");
-        assert_eq!(fresh(&range(b"a", true), 3), b"bc");
-        assert_eq!(fresh(&range(b"0", true), 3), b"abc", "0 was deleted meanwhile");
-        assert_eq!(fresh(&range(b"0", true), 2), b"ab");
-        assert!(range(b"a", true).fresh(&[], 2).is_empty());
+        assert_eq!(fresh(b"", false), b"abc");
+        assert_eq!(fresh(b"a", true), b"bc");
+        assert_eq!(fresh(b"0", true), b"abc", "0 was deleted meanwhile");
+        let next = Range { is_next: true, ..Range::between("a", "") };
+        assert!(next.fresh(&[], |it| name_of(it)).is_empty());
     }
 }
