@@ -262,7 +262,7 @@ impl View {
         };
         let topology = placement.snitch.topology();
         let quorums = quorums?;
-        Some(Requirement::of_each(quorums.needed().iter().map(|(name, needed)| {
+        Some(Requirement::of_each(quorums.iter().map(|(name, needed)| {
             let members = endpoints.iter().copied();
             (members.filter(|it| topology.data_center(*it) == name.as_str()).collect(), *needed)
         })))

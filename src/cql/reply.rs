@@ -235,15 +235,6 @@ impl Rows<'_> {
         put_bytes(value, self.out);
     }
 
-    /// Adds a cell whose value is written here.
-    pub fn cell_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        let at = self.out.len();
-        put_int(0, self.out);
-        write(self.out);
-        let length = self.out.len() - at - size_of::<i32>();
-        set_int(at, length as i32, self.out);
-    }
-
     /// Ends a row.
     pub fn end_row(&mut self) {
         self.count += 1;
@@ -310,7 +301,7 @@ mod tests {
             rows.end_row();
             rows.cell(None);
             rows.end_row();
-            rows.cell_with(|out| out.extend_from_slice(b"yz"));
+            rows.cell(Some(b"yz"));
             rows.end_row();
             rows.finish(None);
         });

@@ -1,31 +1,27 @@
-//! Quorums of `DCQUORUM` and `DCQUORUMSYNC`: a majority of one data centre, or of each.
+//! Quorums of `DCQUORUM` and `DCQUORUMSYNC`: a majority of one data centre, or of each. They are
+//! numbers of needed answers by name of data centre, at least one each.
 
 use super::placement::{ReplicaPlacement, ReplicationStrategy};
 use super::snitch::Topology;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Numbers of endpoints of data centres that have to answer.
-#[derive(Debug, Clone)]
-pub struct DataCenterQuorums {
-    topology: Topology,
-    needed: BTreeMap<String, usize>,
-}
-
 impl ReplicaPlacement {
     /// `DCQUORUMSYNC`: a majority of each data centre that has replicas. `endpoints` are those
     /// that hold the row: for a write also the pending ones, which may make a majority larger.
     ///
     /// `None` if replicas are not placed by data centre: the level then asks for all of them.
-    pub fn quorum_of_each_data_center(&self, endpoints: &[IpAddr]) -> Option<DataCenterQuorums> {
+    pub fn quorum_of_each_data_center(
+        &self,
+        endpoints: &[IpAddr],
+    ) -> Option<BTreeMap<String, usize>> {
         let ReplicationStrategy::PerDataCenter(factors) = &self.strategy else { return None };
         let topology = self.snitch.topology();
         let replicated = factors.iter().filter(|&(_, &factor)| factor > 0);
         let needed = replicated.map(|(name, &factor)| {
             (name.clone(), majority(factor, endpoints_in(&topology, name, endpoints)))
         });
-        let needed = needed.collect();
-        Some(DataCenterQuorums { topology, needed })
+        Some(needed.collect())
     }
 
     /// `DCQUORUM`: a majority of the data centre of this node. Answers from others do not count.
@@ -36,32 +32,13 @@ impl ReplicaPlacement {
         &self,
         local: IpAddr,
         endpoints: &[IpAddr],
-    ) -> Option<DataCenterQuorums> {
+    ) -> Option<BTreeMap<String, usize>> {
         let ReplicationStrategy::PerDataCenter(factors) = &self.strategy else { return None };
         let topology = self.snitch.topology();
         let name = topology.data_center(local).into_owned();
         let factor = factors.get(&name).copied().unwrap_or(0);
         let needed = majority(factor, endpoints_in(&topology, &name, endpoints));
-        Some(DataCenterQuorums { topology, needed: BTreeMap::from([(name, needed)]) })
-    }
-}
-
-impl DataCenterQuorums {
-    /// Needed answers by name of data centre, at least one each.
-    pub fn needed(&self) -> &BTreeMap<String, usize> {
-        &self.needed
-    }
-
-    /// Needed answers from all data centres together.
-    pub fn block_for(&self) -> usize {
-        self.needed.values().sum()
-    }
-
-    /// Whether these distinct endpoints are enough: live ones before requests are sent, and
-    /// answering ones afterwards.
-    pub fn are_met_by(&self, endpoints: &[IpAddr]) -> bool {
-        let mut needs = self.needed.iter();
-        needs.all(|(name, &needed)| endpoints_in(&self.topology, name, endpoints) >= needed)
+        Some(BTreeMap::from([(name, needed)]))
     }
 }
 
@@ -94,18 +71,29 @@ mod tests {
         ReplicaPlacement::per_data_center(factors.collect(), Snitch::EndPoint)
     }
 
+    /// Whether these distinct endpoints are enough: live ones before requests are sent, and
+    /// answering ones afterwards.
+    fn are_met_by(quorums: &BTreeMap<String, usize>, endpoints: &[IpAddr]) -> bool {
+        let mut needs = quorums.iter();
+        needs.all(|(name, &needed)| endpoints_in(&Topology::Octets, name, endpoints) >= needed)
+    }
+
+    fn block_for(quorums: &BTreeMap<String, usize>) -> usize {
+        quorums.values().sum()
+    }
+
     #[test]
     fn majorities_are_those_of_the_configured_replicas() {
         for (factor, quorum) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4)] {
             let placement = placement(&[("1", factor), ("2", 0)]);
             let quorums = placement.quorum_of_each_data_center(&[node(1, 1)]).unwrap();
-            assert_eq!(quorums.needed(), &BTreeMap::from([("1".to_owned(), quorum)]));
+            assert_eq!(quorums, BTreeMap::from([("1".to_owned(), quorum)]));
             let local = placement.quorum_of_data_center(node(1, 9), &[]).unwrap();
-            assert_eq!(local.needed(), quorums.needed());
+            assert_eq!(local, quorums);
             // Pending endpoints make a majority larger: of any replicas there are half in it.
             let endpoints: Vec<IpAddr> = (0..9).map(|host| node(1, host)).collect();
             let with_pending = placement.quorum_of_each_data_center(&endpoints).unwrap();
-            assert_eq!(with_pending.block_for(), 9 - factor / 2);
+            assert_eq!(block_for(&with_pending), 9 - factor / 2);
         }
     }
 
@@ -115,12 +103,12 @@ mod tests {
         let all = [node(1, 1), node(1, 2), node(1, 3), node(2, 1)];
         let [a, b, c, x] = all;
         let local = placement.quorum_of_data_center(node(1, 7), &all).unwrap();
-        assert!(local.are_met_by(&[a, c]) && !local.are_met_by(&[a, x]));
+        assert!(are_met_by(&local, &[a, c]) && !are_met_by(&local, &[a, x]));
         let each = placement.quorum_of_each_data_center(&all).unwrap();
-        assert!(each.are_met_by(&[a, b, x]) && !each.are_met_by(&[a, b, c]));
-        assert_eq!((local.block_for(), each.block_for()), (2, 3));
+        assert!(are_met_by(&each, &[a, b, x]) && !are_met_by(&each, &[a, b, c]));
+        assert_eq!((block_for(&local), block_for(&each)), (2, 3));
         let without_replicas = placement.quorum_of_data_center(node(3, 1), &all).unwrap();
-        assert!(!without_replicas.are_met_by(&all));
+        assert!(!are_met_by(&without_replicas, &all));
         let by_rack = ReplicaPlacement { strategy: ReplicationStrategy::RackAware, ..placement };
         assert!(by_rack.quorum_of_each_data_center(&all).is_none());
         assert!(by_rack.quorum_of_data_center(a, &all).is_none());
@@ -152,16 +140,16 @@ mod tests {
             };
             let (written, read) = (among(&written), among(&read));
             let quorums = placement.quorum_of_each_data_center(&replicas).unwrap();
-            if quorums.are_met_by(&written) && quorums.are_met_by(&read) {
-                for name in quorums.needed().keys() {
+            if are_met_by(&quorums, &written) && are_met_by(&quorums, &read) {
+                for name in quorums.keys() {
                     let here = |e: &&IpAddr| Topology::Octets.data_center(**e) == name.as_str();
                     prop_assert!(written.iter().filter(here).any(|e| read.contains(e)));
                 }
             }
             for local in 0..4 {
                 let local = placement.quorum_of_data_center(node(local, 0), &replicas).unwrap();
-                let (name, needed) = local.needed().first_key_value().unwrap();
-                prop_assert!(quorums.needed().get(name).is_none_or(|each| each == needed));
+                let (name, needed) = local.first_key_value().unwrap();
+                prop_assert!(quorums.get(name).is_none_or(|each| each == needed));
             }
         }
     }

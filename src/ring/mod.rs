@@ -26,7 +26,6 @@ mod token;
 mod token_metadata;
 mod transition;
 
-pub use data_center_quorum::DataCenterQuorums;
 pub use decorated_key::DecoratedKey;
 pub use dynamic_snitch::DynamicSnitch;
 pub use latencies::RecentLatencies;

@@ -106,11 +106,6 @@ impl Definitions {
         })
     }
 
-    /// Keyspaces and stored names of all tables.
-    pub fn stored_names(&self) -> impl Iterator<Item = (String, String)> {
-        self.tables().map(|(keyspace, name, table)| (keyspace.to_owned(), table.stored_name(name)))
-    }
-
     /// A UUID of the content: nodes with the same definitions have the same.
     pub fn digest(&self) -> Uuid {
         let content = Self { version: 0, keyspaces: self.keyspaces.clone() };

@@ -134,8 +134,9 @@ mod tests {
         }
         assert_eq!(load(&fs, &directories).unwrap(), SavedSchema::default());
         let saved = SavedSchema { definitions: sample(), leftovers: Vec::new() };
-        for (_, name) in sample().stored_names() {
-            fs.create(&Path::new("/b/k").join(format!("{name}.manifest"))).unwrap();
+        for (_, name, table) in sample().tables() {
+            let file = format!("{}.manifest", table.stored_name(name));
+            fs.create(&Path::new("/b/k").join(file)).unwrap();
         }
         assert!(matches!(load(&fs, &directories), Err(SchemaFileError::Missing(_))));
         store(&fs, &directories, &saved).unwrap();

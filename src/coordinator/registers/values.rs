@@ -16,7 +16,6 @@ use crate::model::key::RowKey;
 use crate::model::register::{Ask, Kept, Proposal, Vote};
 use crate::replica::{Follower, ReplicaError};
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -67,7 +66,7 @@ impl Coordinator {
     /// longer than 16 MB.
     ///
     /// After [`RegisterError::Silent`] and [`CoordinatorError::TimedOut`] the change may be done or
-    /// not; [`Coordinator::read_register`] tells.
+    /// not; a further call that changes nothing tells.
     pub async fn change_register<E: Send>(
         self: &Arc<Self>,
         name: &str,
@@ -87,17 +86,6 @@ impl Coordinator {
         };
         // Large beside other requests.
         Box::pin(register.change(context)).await
-    }
-
-    /// Reads the value of a register that all members keep, with all changes that were done before.
-    /// This node keeps and follows it then.
-    pub async fn read_register(
-        self: &Arc<Self>,
-        name: &str,
-        context: &mut RequestContext,
-    ) -> Result<Kept, RegisterError<Infallible>> {
-        let read = self.change_register(name, |_| Ok(None), context).await;
-        read.map(|(_, kept)| kept)
     }
 
     /// Follows such a register from now on, beginning with the value that this node keeps, if there

@@ -32,14 +32,6 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     (era * 400 + year_of_era + month / 10, (month + 2) % 12 + 1, day)
 }
 
-/// Adds months to a day. A day that the month does not have becomes its last.
-pub(super) fn add_months(days: i64, months: i64) -> i64 {
-    let (year, month, day) = civil_from_days(days);
-    let first = days_from_civil(year, month + months, 1);
-    let length = days_from_civil(year, month + months + 1, 1) - first;
-    first + day.min(length) - 1
-}
-
 /// The day, as a value of `date`, of a time in milliseconds. None beyond the range of `date`.
 pub fn days_of_millis(millis: i64) -> Option<u32> {
     u32::try_from(millis.div_euclid(MILLIS_PER_DAY) + (1 << 31)).ok()
@@ -313,19 +305,6 @@ mod tests {
         for text in ["-1", "86400000000000", "99999999999999999999"] {
             let known = format!("Unable to make long (for time) from: '{text}'");
             assert_eq!(parse_time(text), Err(known));
-        }
-    }
-
-    #[test]
-    fn months_end_on_their_last_day() {
-        let day = |text: &str| i64::from(parse_date(text).unwrap()) - (1 << 31);
-        for (from, months, to) in [
-            ("2016-01-31", 1, "2016-02-29"),
-            ("2016-03-31", -1, "2016-02-29"),
-            ("2015-12-15", 1, "2016-01-15"),
-            ("2016-01-15", -13, "2014-12-15"),
-        ] {
-            assert_eq!(add_months(day(from), months), day(to), "{from} {months}");
         }
     }
 

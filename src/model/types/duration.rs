@@ -6,13 +6,11 @@
 //!             bytes follow it
 //! ```
 
-use super::calendar::add_months;
+use super::InvalidValue;
 use super::scanner::Scanner;
-use super::{ArithmeticError, InvalidValue};
 use std::fmt;
 
 const SECOND: i64 = 1_000_000_000;
-const MILLIS_PER_DAY: i64 = 86_400_000;
 
 /// A duration. All its parts have the same sign.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -148,27 +146,6 @@ impl Duration {
             days: self.days.checked_neg()?,
             nanoseconds: self.nanoseconds.checked_neg()?,
         })
-    }
-
-    /// The time so much later than a time, both in milliseconds.
-    pub fn after_millis(&self, millis: i64) -> Result<i64, ArithmeticError> {
-        if self.nanoseconds % (SECOND / 1000) != 0 {
-            return Err(ArithmeticError::Precision("millisecond", *self));
-        }
-        let (day, of_day) = (millis.div_euclid(MILLIS_PER_DAY), millis.rem_euclid(MILLIS_PER_DAY));
-        let day = add_months(day, self.months.into()) + i64::from(self.days);
-        let later = day.checked_mul(MILLIS_PER_DAY).and_then(|it| it.checked_add(of_day));
-        let later = later.and_then(|it| it.checked_add(self.nanoseconds / (SECOND / 1000)));
-        later.ok_or(ArithmeticError::Range)
-    }
-
-    /// The day so much later than a day, both as values of `date`.
-    pub fn after_days(&self, days: u32) -> Result<u32, ArithmeticError> {
-        if self.nanoseconds != 0 {
-            return Err(ArithmeticError::Precision("day", *self));
-        }
-        let day = add_months(i64::from(days) - (1 << 31), self.months.into());
-        u32::try_from(day + i64::from(self.days) + (1 << 31)).map_err(|_| ArithmeticError::Range)
     }
 }
 
@@ -376,26 +353,6 @@ mod tests {
             refusal(&long),
             "The duration months must be a 32 bits integer but was: 9223372036854775807"
         );
-    }
-
-    #[test]
-    fn times_move_by_durations() {
-        let moved = |text: &str, millis| Duration::parse(text).unwrap().after_millis(millis);
-        let day_30_of_january = 29 * MILLIS_PER_DAY + 5;
-        assert_eq!(moved("1mo", day_30_of_january), Ok(58 * MILLIS_PER_DAY + 5));
-        assert_eq!(moved("-10m", 1_474_992_600_000), Ok(1_474_992_000_000));
-        assert_eq!(
-            moved("10us", 0).unwrap_err().to_string(),
-            "The duration must have a millisecond precision. Was: 10us"
-        );
-        assert!(moved("1d", i64::MAX).is_err());
-        let day = |text: &str, day| Duration::parse(text).unwrap().after_days(day);
-        assert_eq!(day("-5d", 1 << 31), Ok((1 << 31) - 5));
-        assert_eq!(
-            day("10m", 0).unwrap_err().to_string(),
-            "The duration must have a day precision. Was: 10m"
-        );
-        assert!(day("-1d", 0).is_err());
     }
 
     proptest! {

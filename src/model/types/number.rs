@@ -1,7 +1,7 @@
 //! Numbers of any type, for functions and arithmetic.
 
 use super::decimal::{check_length, low_bits};
-use super::{Decimal, Duration, MAX_NUMBER_BYTES, Native};
+use super::{Decimal, MAX_NUMBER_BYTES, Native};
 use num_bigint::{BigInt, Sign};
 use std::fmt;
 
@@ -35,9 +35,6 @@ pub enum ArithmeticError {
     /// Infinity where a decimal is needed.
     #[error("An infinite number cannot be converted into a decimal")]
     Infinite,
-    /// A duration with units too small for what it is added to.
-    #[error("The duration must have a {0} precision. Was: {1}")]
-    Precision(&'static str, Duration),
     /// A result that its type cannot hold.
     #[error("The result is out of range")]
     Range,
