@@ -8,10 +8,11 @@ use super::report::{
     Cache, Caches, ColumnType, FamilyReport, FamilyTypes, KeyspaceReport, Latency,
     LatencyHistogram, LatencyReport, Thresholds,
 };
+use crate::base::hex::hex;
 use crate::base::histogram::{BUCKET_OFFSETS, Histogram};
 use crate::base::lock::{Mutex, rank};
 use crate::base::operations::Totals;
-use crate::model::comparator::{Comparator, hex};
+use crate::model::comparator::Comparator;
 use crate::model::schema::FamilyId;
 use crate::model::table::Form;
 use crate::model::types::Native;

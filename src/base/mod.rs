@@ -9,6 +9,7 @@ pub mod context;
 pub mod events;
 pub mod frequent;
 pub mod fs;
+pub mod hex;
 pub mod histogram;
 pub mod intake;
 pub mod java;

@@ -1,7 +1,7 @@
 //! Errors of CQL, with the codes and fields of the native protocol.
 
 use super::wire::{Level, Malformed, put_int, put_short, put_short_bytes, put_string};
-use crate::model::comparator::hex;
+use crate::base::hex::hex;
 use crate::schema::ChangeError;
 use crate::service::{Failure, ReplicaCounts, ServiceError};
 

@@ -151,7 +151,7 @@ impl Call {
                         "In call to function {}, value 0x{} is not a valid binary representation \
                          for type {}: {error}",
                         self.name,
-                        crate::model::comparator::hex(value),
+                        crate::base::hex::hex(value),
                         self.returns
                     ))
                 })?;

@@ -8,10 +8,11 @@ pub mod composite;
 mod typed;
 
 use super::types::{CqlType, Native, millis_of_timeuuid};
+use crate::base::hex::hex;
 use composite::{Composite, Reversed};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::fmt::{self, Write};
+use std::fmt;
 use std::sync::Arc;
 use typed::Typed;
 use uuid::Uuid;
@@ -224,14 +225,6 @@ impl PartialEq for Comparator {
 }
 
 impl Eq for Comparator {}
-
-/// Lower-case hexadecimal digits, two for each byte.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
 
 /// Bytes as the text that they are, or else in hexadecimal digits.
 pub fn shown_bytes(bytes: &[u8]) -> String {

@@ -1,5 +1,6 @@
 //! Hash of the settings on which all nodes of a cluster have to agree.
 
+use crate::base::hex::hex;
 use crate::config::Settings;
 use crate::config::settings::{ColumnFamilySettings, KeyspaceSettings};
 use crate::model::schema::ColumnFamilyKind;
@@ -23,10 +24,7 @@ pub(super) fn fingerprint(
 ) -> String {
     let text = agreement(settings, placements);
     let hash = Md5::digest(text.as_bytes());
-    hash.iter().take(BYTES).fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex(&hash[..BYTES])
 }
 
 /// The input of the hash, a line for each keyspace and column family.

@@ -119,7 +119,7 @@ fn append(section: &mut Vec<u8>, weight: u16) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::comparator::hex;
+    use crate::base::hex::hex;
 
     fn key(text: &str) -> String {
         hex(&collation_key(text))

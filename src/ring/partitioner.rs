@@ -4,7 +4,7 @@ use super::collation::collation_key;
 use super::decorated_key::DecoratedKey;
 use super::midpoint::{midpoint_of_bytes, midpoint_of_strings};
 use super::token::Token;
-use crate::model::comparator::hex;
+use crate::base::hex::hex;
 use crate::model::key::RowKey;
 use md5::{Digest, Md5};
 

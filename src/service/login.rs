@@ -3,11 +3,11 @@
 
 use super::{Service, ServiceError, Session};
 use crate::base::audit;
+use crate::base::hex::hex;
 use crate::base::lock::{Mutex, rank};
 use crate::config::ConfigError;
 use crate::config::java_properties::{self, MAX_FILE_BYTES};
 use crate::config::properties::PasswordMode;
-use crate::model::comparator::hex;
 use argon2::Argon2;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};

@@ -7,7 +7,8 @@ use crate::server::calls::{
 use crate::server::client::Client;
 use crate::server::{Server, program, serve};
 use alexandra::base::fs::OsFileSystem;
-use alexandra::model::comparator::{ComparatorRegistry, hex};
+use alexandra::base::hex::hex;
+use alexandra::model::comparator::ComparatorRegistry;
 use alexandra::storage::manifest::{Manifest, TableIdentity};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;

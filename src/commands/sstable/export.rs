@@ -2,12 +2,12 @@
 
 use super::target::{ConfigArguments, Files, ToolError, families};
 use super::to_original;
+use crate::base::hex::{hex, unhex};
 use crate::commands::progress::Progress;
-use crate::model::comparator::hex;
 use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
 use crate::ring::Partitioner;
-use crate::storage::json::{Exported, Selection, Shape, export, unhex};
+use crate::storage::json::{Exported, Selection, Shape, export};
 use crate::storage::rows::MergedRows;
 use crate::storage::sstable::SsTable;
 use std::collections::BTreeSet;

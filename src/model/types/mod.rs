@@ -32,6 +32,7 @@ pub use native::{CLASS_PREFIX, Native};
 pub use number::{Arithmetic, ArithmeticError, Number, Sum, calculate, result_type};
 pub use validate::InvalidValue;
 
+use crate::base::hex::{hex, unhex};
 use std::fmt;
 use std::sync::Arc;
 
@@ -210,21 +211,4 @@ impl fmt::Display for CqlType {
             Self::Custom(class) => write!(f, "'{class}'"),
         }
     }
-}
-
-/// Lower-case hexadecimal digits, two for each byte.
-fn hex(bytes: &[u8]) -> String {
-    use fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-/// The bytes of hexadecimal digits, two for each byte.
-fn unhex(digits: &str) -> Option<Vec<u8>> {
-    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
-    let digit = |byte: u8| char::from(byte).to_digit(16).map(|it| it as u8);
-    let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
-    if rest.is_empty() { bytes.collect() } else { None }
 }

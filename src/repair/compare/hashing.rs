@@ -139,7 +139,8 @@ impl RowList {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::comparator::{Comparator, hex};
+    use crate::base::hex::hex;
+    use crate::model::comparator::Comparator;
     use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
     use crate::model::version::RowVersion;
     use crate::repair::legacy::trees::java::tests::recorded;

@@ -48,4 +48,4 @@ mod text;
 
 pub use export::{ExportError, Exported, Selection, Shape, export};
 pub use import::{ImportError, Imported, Importer};
-pub use text::{key_text, parse_key, unhex};
+pub use text::{key_text, parse_key};

@@ -1,7 +1,8 @@
 //! Reads rows from JSON, one cell after the other.
 
-use super::text::{parse_key, unhex};
+use super::text::parse_key;
 use super::{PREFIX, RANGE};
+use crate::base::hex::unhex;
 use crate::model::cell::{Cell, Expiry};
 use crate::model::comparator::Comparator;
 use crate::model::deletion::Deletion;

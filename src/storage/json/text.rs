@@ -1,6 +1,6 @@
 //! Texts within JSON: row keys, hexadecimal digits, and what a strict parser does not take.
 
-use crate::model::comparator::hex;
+use crate::base::hex::{hex, unhex};
 use std::borrow::Cow;
 use std::io::{self, Read};
 
@@ -21,14 +21,6 @@ pub fn parse_key(text: &str) -> Option<Vec<u8>> {
         Some(digits) => unhex(digits),
         None => Some(text.as_bytes().to_vec()),
     }
-}
-
-/// The bytes of hexadecimal digits, upper or lower case; `None` if there is anything else.
-pub fn unhex(digits: &str) -> Option<Vec<u8>> {
-    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
-    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
-    let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
-    rest.is_empty().then(|| bytes.collect())?
 }
 
 /// Bytes read at a time.
@@ -141,8 +133,5 @@ mod tests {
         assert_eq!(key_text("caf\u{e9}:\"x\"".as_bytes()), "caf\u{e9}:\"x\"");
         assert_eq!(key_text(b"\xff\x00"), "\0hex:ff00");
         assert_eq!(parse_key("\0hex:fg"), None);
-        assert_eq!(unhex("aBc"), None);
-        assert_eq!(unhex("aB0c"), Some(vec![0xab, 0x0c]));
-        assert_eq!(unhex(""), Some(Vec::new()));
     }
 }

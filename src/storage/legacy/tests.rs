@@ -5,9 +5,10 @@ mod in_place;
 
 use super::*;
 use crate::base::fs::FileSystem;
+use crate::base::hex::hex;
 use crate::kit::disk::{Fault, Operation, SimFileSystem};
 use crate::model::cell::{Cell, CellState};
-use crate::model::comparator::{Comparator, hex};
+use crate::model::comparator::Comparator;
 use crate::model::deletion::Deletion;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
 use crate::model::version::RowVersion;

@@ -16,7 +16,8 @@ pub use sound_rows::SoundRows;
 
 use super::{Expected, Report};
 use crate::base::fs::{File, FileSystem};
-use crate::model::comparator::{Comparator, ComparatorRegistry, hex};
+use crate::base::hex::hex;
+use crate::model::comparator::{Comparator, ComparatorRegistry};
 use crate::storage::error::{FileContext, FileError};
 use crate::storage::sstable::Properties;
 use crate::storage::sstable::block::{self, Block, BlockHandle, BlockKind};
