@@ -4,7 +4,7 @@ use super::error::AdminError;
 use super::families::Recent;
 use super::report::{
     Cache, Collected, Compaction, Compactions, Info, Memory, OperationState, PendingCompactions,
-    Pool, Repaired, StreamReport, Streams,
+    Pool, StreamReport, Streams,
 };
 use super::ring_report::HintState;
 use crate::base::clock::Clock;
@@ -256,7 +256,7 @@ fn state(report: OperationReport) -> OperationState {
         mode,
         seconds: took.as_secs_f64(),
         collected: collected.collect(),
-        repaired: repaired.into_iter().map(Repaired::from).collect(),
+        repaired,
         rows_hashed: hashed.0,
         rows_to_hash: hashed.1,
         done,

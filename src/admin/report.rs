@@ -402,7 +402,7 @@ pub struct OperationState {
     pub collected: Vec<Collected>,
     /// Results of a repair so far.
     #[serde(default)]
-    pub repaired: Vec<Repaired>,
+    pub repaired: Vec<FamilyRepair>,
     /// Rows that replicas have read so far for what a repair compares at the moment.
     #[serde(default)]
     pub rows_hashed: u64,
@@ -413,50 +413,6 @@ pub struct OperationState {
     pub done: Option<String>,
     /// Why not, when it has failed. The ring is as it was before.
     pub error: Option<String>,
-}
-
-/// Result of a repair for a column family.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Repaired {
-    /// Keyspace and name.
-    pub column_family: String,
-    /// Ranges that were compared, each among all its replicas.
-    pub ranges: usize,
-    /// Rows that replicas have read for that; none where nothing had changed since the last time.
-    pub rows_read: u64,
-    /// Rows in which replicas differed.
-    pub rows_differed: u64,
-    /// Bytes of these, each once, as its largest version.
-    #[serde(default)]
-    pub bytes_differed: u64,
-    /// Data that replicas have got from others.
-    pub received: Vec<Received>,
-}
-
-/// Data that a replica has got from others in a repair.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Received {
-    /// Which.
-    pub address: IpAddr,
-    /// Rows, each as often as others had different versions of it.
-    pub rows: u64,
-    /// Bytes that have come over the network.
-    pub bytes: u64,
-}
-
-impl From<FamilyRepair> for Repaired {
-    fn from(repair: FamilyRepair) -> Self {
-        let received =
-            |(address, (rows, bytes)): (IpAddr, (u64, u64))| Received { address, rows, bytes };
-        Self {
-            column_family: repair.family,
-            ranges: repair.ranges,
-            rows_read: repair.rows_read,
-            rows_differed: repair.rows_differed,
-            bytes_differed: repair.bytes_differed,
-            received: repair.collected.into_iter().map(received).collect(),
-        }
-    }
 }
 
 /// Progress of a node that collects data.

@@ -29,7 +29,7 @@ mod topology;
 mod traffic;
 mod transfer;
 
-pub use compare::{FamilyRepair, RepairScope};
+pub use compare::{FamilyRepair, Received, RepairScope};
 pub use error::OperationError;
 pub use host::{Announced, Host, RingSnapshot};
 pub use operation::{OperationKind, OperationReport};

@@ -1,11 +1,11 @@
 //! Texts that commands print: the node itself, operations and snapshots.
 
 use crate::admin::report::{
-    Collected, Info, OperationState, Pool, Received, Slow, Snapshot, Stopped, Throughputs,
+    Collected, Info, OperationState, Pool, Slow, Snapshot, Stopped, Throughputs,
 };
 use crate::base::utc::UtcTime;
 use crate::node::{Drained, Reloaded};
-use crate::repair::Progress;
+use crate::repair::{Progress, Received};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Error, Value, json};
@@ -208,7 +208,7 @@ pub(super) fn render_operation(state: &OperationState) -> String {
         let _ = writeln!(
             text,
             "{}: {} ranges compared, {} rows read, {} rows of {} bytes differed",
-            family.column_family,
+            family.family,
             family.ranges,
             family.rows_read,
             family.rows_differed,

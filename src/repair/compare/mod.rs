@@ -29,6 +29,6 @@ mod validation;
 
 pub(super) use hashing::{HashSink, HashedRow, ListedRow};
 pub(super) use leaves::{Shape, TreeHash};
-pub use session::FamilyRepair;
+pub use session::{FamilyRepair, Received};
 pub use shape::RepairScope;
 pub(super) use validation::Validator;

@@ -15,6 +15,7 @@ use crate::repair::service::Service;
 use crate::ring::{TokenMetadata, TokenRange};
 use crate::storage::compaction::GcSpan;
 use futures_util::future::{join_all, try_join_all};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -34,9 +35,10 @@ const ORDER_KEY_BYTES: usize = 2 << 20;
 const ORDER_BYTES: u64 = 64 << 20;
 
 /// Results of the repair of a column family.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FamilyRepair {
     /// Keyspace and name.
+    #[serde(rename = "column_family")]
     pub family: String,
     /// Ranges that were compared, each among all its replicas.
     pub ranges: usize,
@@ -45,15 +47,32 @@ pub struct FamilyRepair {
     /// Rows in which replicas differed.
     pub rows_differed: u64,
     /// Bytes of these, each once, as its largest version.
+    #[serde(default)]
     pub bytes_differed: u64,
-    /// Rows and bytes that each replica has collected, a row once for each version.
-    pub collected: BTreeMap<IpAddr, (u64, u64)>,
+    /// Data that replicas have got from others, by address.
+    pub received: Vec<Received>,
+}
+
+/// Data that a replica has got from others in a repair.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Received {
+    /// Which.
+    pub address: IpAddr,
+    /// Rows, each as often as others had different versions of it.
+    pub rows: u64,
+    /// Bytes that have come over the network.
+    pub bytes: u64,
 }
 
 impl FamilyRepair {
-    pub(in crate::repair) fn note_collected(&mut self, by: IpAddr, rows: u64, bytes: u64) {
-        let sum = self.collected.entry(by).or_default();
-        *sum = (sum.0 + rows, sum.1 + bytes);
+    pub(in crate::repair) fn note_received(&mut self, address: IpAddr, rows: u64, bytes: u64) {
+        match self.received.binary_search_by_key(&address, |it| it.address) {
+            Ok(at) => {
+                self.received[at].rows += rows;
+                self.received[at].bytes += bytes;
+            }
+            Err(at) => self.received.insert(at, Received { address, rows, bytes }),
+        }
     }
 }
 
@@ -309,7 +328,7 @@ impl Comparison<'_> {
         for (collector, collected) in all.await {
             match collected {
                 Ok((done, _)) => {
-                    self.report.note_collected(collector, done.rows, done.bytes);
+                    self.report.note_received(collector, done.rows, done.bytes);
                 }
                 Err(error) => outcome = Err(error),
             }

@@ -18,7 +18,7 @@ mod world;
 use crate::kit::network::Delivery;
 use alexandra::net::Verb;
 use alexandra::net::bodies::StreamFile;
-use alexandra::repair::{Operation, OperationReport, RepairScope, StartMode};
+use alexandra::repair::{Operation, OperationReport, Received, RepairScope, StartMode};
 use alexandra::ring::{Partitioner, Token, TokenRange};
 use original::{Original, Sending};
 use std::error::Error;
@@ -319,8 +319,8 @@ fn spell(report: OperationReport) -> String {
     let mut lines = Vec::new();
     for it in report.repaired.iter().filter(|it| it.ranges > 0) {
         let (read, differed) = (it.rows_read, it.rows_differed);
-        let got = |(node, (rows, _)): (&_, &(u64, u64))| format!(", {} gets {rows}", number(*node));
-        let got: String = it.collected.iter().map(got).collect();
+        let got = |it: &Received| format!(", {} gets {}", number(it.address), it.rows);
+        let got: String = it.received.iter().map(got).collect();
         lines.push(format!("{}: {read} read, {differed} differed{got}", it.family));
     }
     for (node, it) in report.fetched.iter().filter(|(_, it)| it.rows > 0) {

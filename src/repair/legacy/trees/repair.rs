@@ -71,12 +71,12 @@ impl LegacyPeers {
         if differing == 0 {
             return Ok(());
         }
-        report.note_collected(replica, sent.rows, sent.bytes);
+        report.note_received(replica, sent.rows, sent.bytes);
         let Some(taken) = self.wait_for(replica, PATIENCE, || Ok(rows.outcome())).await? else {
             return fail(late);
         };
         let taken = taken.map_err(OperationError::Failed)?;
-        report.note_collected(self.node.local(), taken.rows, taken.bytes);
+        report.note_received(self.node.local(), taken.rows, taken.bytes);
         // All rows of differing ranges count, since it is not known which are equal.
         let (rows, bytes) = (sent.rows, sent.bytes).max((taken.rows, taken.bytes));
         report.rows_differed += rows;
