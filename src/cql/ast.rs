@@ -1,5 +1,6 @@
 //! Statements of CQL as they were written: names are not looked up, and values have no types yet.
 
+pub(super) use super::request::BatchKind;
 pub(super) use crate::model::types::{Arithmetic, ConstantKind};
 use std::fmt::Display;
 
@@ -350,17 +351,6 @@ pub(super) enum Modification {
     Update(Update),
     /// DELETE.
     Delete(Delete),
-}
-
-/// Kind of a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BatchKind {
-    /// `BEGIN BATCH`.
-    Logged,
-    /// `BEGIN UNLOGGED BATCH`.
-    Unlogged,
-    /// `BEGIN COUNTER BATCH`.
-    Counter,
 }
 
 /// BATCH.

@@ -71,13 +71,9 @@ impl Plan {
             ModificationPlan::new(change, find(modification(change))?, typing)
         });
         let statements: Vec<ModificationPlan> = statements.collect::<Result<_, _>>()?;
-        let kind = match batch.kind {
-            ast::BatchKind::Logged => BatchKind::Logged,
-            ast::BatchKind::Unlogged => BatchKind::Unlogged,
-            ast::BatchKind::Counter => {
-                return Err(CqlError::unsupported("counters"));
-            }
-        };
+        if batch.kind == BatchKind::Counter {
+            return Err(CqlError::unsupported("counters"));
+        }
         if batch.using.ttl.is_some() {
             let why = "Global TTL on the BATCH statement is not supported.";
             return Err(CqlError::invalid(why));
@@ -89,7 +85,7 @@ impl Plan {
             ));
         }
         let timestamp = modify::batch_timestamp(&batch.using, typing)?;
-        Ok(Self::Batch { statements, timestamp, kind })
+        Ok(Self::Batch { statements, timestamp, kind: batch.kind })
     }
 
     /// Fails unless the user may use the keyspaces of its tables.

@@ -2,9 +2,7 @@
 
 use super::NodeOptions;
 use crate::base::machine;
-use crate::config::settings::{
-    ColumnFamilySettings, CommitLogSync, CompactionStrategy, Compression,
-};
+use crate::config::settings::{ColumnFamilySettings, CommitLogSync, Compression};
 use crate::config::{ConfigError, Settings};
 use crate::model::schema::Schema;
 use crate::ring::Partitioner;
@@ -177,10 +175,7 @@ pub(crate) fn family_options(settings: &Settings, family: &ColumnFamilySettings)
             Compression::None => storage::sstable::Compression::None,
             Compression::Lz4 => storage::sstable::Compression::Lz4,
         },
-        compaction_strategy: match family.compaction_strategy {
-            CompactionStrategy::SizeTiered => storage::CompactionStrategy::SizeTiered,
-            CompactionStrategy::Leveled => storage::CompactionStrategy::Leveled,
-        },
+        compaction_strategy: family.compaction_strategy,
         min_compaction_threshold: family.min_compaction_threshold as usize,
         max_compaction_threshold: family.max_compaction_threshold as usize,
         row_warning_bytes: storage.row_warning_threshold_bytes,

@@ -4,6 +4,7 @@ use super::commitlog::SyncPolicy;
 use super::compaction::Thresholds;
 use super::sstable::Compression;
 use crate::config::settings::CacheSize;
+pub use crate::config::settings::CompactionStrategy;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -93,17 +94,6 @@ impl Default for CompactionOptions {
             niceness: COMPACTION_NICENESS,
         }
     }
-}
-
-/// The choice of SSTables that are merged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum CompactionStrategy {
-    /// Some of similar size into one.
-    #[default]
-    SizeTiered,
-    /// Into levels, each ten times as large as the one above, of SSTables that do not overlap: more
-    /// is written, but reads look at fewer files, and overwritten data take up little disk.
-    Leveled,
 }
 
 /// Settings of the key and row caches of all column families together.
