@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The kinds of messages. The numbers are sent: do not change them, and add none, since a node of
-/// 0.6 that gets an unknown number reads nothing more on that connection.
+/// 0.6 that gets an unknown number reads nothing more on that connection. They are shown by their
+/// names in its log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
 #[repr(i32)]
 #[display("{}", VERBS[*self as usize].1)]
@@ -116,7 +117,6 @@ impl Verb {
     }
 }
 
-/// The name in log lines, as 0.6 had it.
 /// Numbers of messages that were not acted on, because their time was over or too many waited.
 #[derive(Debug, Default)]
 pub struct Drops {

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use uuid::Uuid;
 
-/// Kind of a constant, by its form.
+/// Kind of a constant, by its form; shown as it stands in error texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
 pub enum ConstantKind {
     /// `'…'` or `$$…$$`, without the quotes and with doubled quotes halved.
@@ -33,7 +33,6 @@ pub enum ConstantKind {
     Duration,
 }
 
-/// Shows the kind as it stands in error texts.
 /// A constant that is no value of a type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidConstant {

@@ -56,7 +56,7 @@ pub struct FamilyRepair {
 /// Data that a replica has got from others in a repair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Received {
-    /// Which.
+    /// Address of the replica.
     pub address: IpAddr,
     /// Rows, each as often as others had different versions of it.
     pub rows: u64,
