@@ -15,6 +15,8 @@ use super::xml::{self, Element};
 use super::{addresses, elements, keyspaces, memory};
 use crate::model::comparator::ComparatorRegistry;
 use crate::ring::Partitioner;
+use quick_xml::Reader;
+use quick_xml::events::{BytesStart, Event};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
@@ -244,55 +246,62 @@ pub fn read(path: Option<&Path>) -> Result<(String, String), ConfigError> {
 }
 
 /// The text without content and attributes of elements that may hold secrets: `AdminToken`, and
-/// misspelt ones like it or like nothing. Attributes with such a name have no value. Those in
-/// comments count as well.
+/// misspelt ones like it or like nothing. Attributes with such a name have no value, and comments
+/// with such a word no text.
 fn without_secrets(text: &str) -> String {
-    let is_secret = |name: &str| {
-        let name = name.to_ascii_lowercase();
-        ["token", "password", "secret"].iter().any(|it| name.contains(it))
-            && !["initialtoken", "admintokenrequired"].contains(&&*name)
-    };
-    let text = without_values(text, is_secret);
-    // Without a name it is an end or a comment, and without an end a word in one.
-    let is_unknown = |name: &str, rest: &str| {
-        let tag = rest.split_once('>').map_or(rest, |(tag, _)| tag);
-        let is_ended = tag.ends_with('/') || rest.contains(&format!("</{name}>"));
-        !name.is_empty() && !elements::is_name(name) && is_ended
-    };
     let mut shown = String::with_capacity(text.len());
-    let mut rest = &*text;
-    while let Some((before, tag)) = rest.split_once('<') {
-        let (name, after) = tag.split_at(tag.find(|c: char| !c.is_alphanumeric()).unwrap_or(0));
-        shown.extend([before, "<", name]);
-        rest = after;
-        if is_secret(name) || is_unknown(name, after) {
-            let (tag, content) = rest.split_at(rest.find('>').map_or(rest.len(), |end| end + 1));
-            let is_empty = tag.ends_with("/>");
-            shown.push_str(if is_empty { "/>" } else { ">" });
-            let end = content.find(&format!("</{name}")).or_else(|| content.find('<'));
-            let end = if is_empty { 0 } else { end.unwrap_or(content.len()) };
-            rest = content.split_at(end).1;
+    let mut reader = Reader::from_str(text);
+    let (mut at, mut hidden) = (0, 0);
+    // The text was read before.
+    while let Ok(event) = reader.read_event() {
+        let from = std::mem::replace(&mut at, reader.buffer_position() as usize);
+        let raw = &text[from..at];
+        let name = |tag: &BytesStart<'_>| tag.name().as_ref().to_owned();
+        let hides = |name: &str| name == "AdminToken" || !elements::is_name(name);
+        match event {
+            Event::Eof => break,
+            Event::Start(_) if hidden > 0 => hidden += 1,
+            Event::Start(tag) if hides(&name(&tag)) => {
+                shown.extend(["<", &name(&tag), ">"]);
+                hidden = 1;
+            }
+            Event::End(_) if hidden > 1 => hidden -= 1,
+            Event::End(_) => {
+                shown.push_str(raw);
+                hidden = 0;
+            }
+            _ if hidden > 0 => {}
+            Event::Empty(tag) if hides(&name(&tag)) => shown.extend(["<", &name(&tag), "/>"]),
+            Event::Start(_) | Event::Empty(_) => shown.push_str(&without_values(raw)),
+            Event::Comment(_) if mentions(raw, &["admintok", "password", "secret"]) => {
+                shown.push_str("<!-- -->");
+            }
+            _ => shown.push_str(raw),
         }
     }
-    shown + rest
+    shown
 }
 
-/// The text without the quoted values of attributes with these names.
-fn without_values(text: &str, hides: impl Fn(&str) -> bool) -> String {
-    let mut shown = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, value)) = rest.split_once('=') {
-        let named = before.trim_end().rsplit(|c: char| c.is_whitespace() || "<>\"'".contains(c));
-        let quoted = value.trim_start();
-        let quote = quoted.chars().next().filter(|c| "\"'".contains(*c));
-        shown.extend([before, "="]);
-        rest = value;
-        if let Some(quote) = quote.filter(|_| named.take(1).any(&hides)) {
-            let (start, hidden) = value.split_at(value.len() - quoted.len() + 1);
-            shown.push_str(start);
-            // No value has a `<`; a word of a comment may have no end.
-            rest = hidden.split_at(hidden.find([quote, '<']).unwrap_or(hidden.len())).1;
-        }
+/// Whether letters and digits of a text have one of these words in them.
+fn mentions(text: &str, words: &[&str]) -> bool {
+    let text: String = text.chars().filter(char::is_ascii_alphanumeric).collect();
+    let text = text.to_ascii_lowercase().replace("admintokenrequired", "");
+    words.iter().any(|word| text.contains(word))
+}
+
+/// The tag without the values of attributes that may be secrets.
+fn without_values(tag: &str) -> String {
+    let mut shown = String::with_capacity(tag.len());
+    let mut rest = tag;
+    while let Some(start) = rest.find(['"', '\'']) {
+        let (before, quoted) = rest.split_at(start);
+        let (quote, value) = quoted.split_at(1);
+        let Some((value, after)) = value.split_once(quote) else { break };
+        let name = before.trim_end_matches(|c: char| c == '=' || c.is_whitespace());
+        let name = name.rsplit(char::is_whitespace).next().unwrap_or_default();
+        let value = if mentions(name, &["token", "password", "secret"]) { "" } else { value };
+        shown.extend([before, quote, value, quote]);
+        rest = after;
     }
     shown + rest
 }
