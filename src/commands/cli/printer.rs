@@ -99,6 +99,11 @@ impl Printer {
         }
     }
 
+    /// Fails if somebody has stopped the output.
+    pub(super) fn check(&mut self) -> Printed {
+        self.screen.print("")
+    }
+
     /// Ends columns or rows and tells their number.
     pub(super) fn end(&mut self, number: usize, things: &str) -> Printed {
         if self.layout == Layout::Json {

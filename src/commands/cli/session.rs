@@ -329,6 +329,8 @@ impl Session {
                 consistency_level: self.level,
             };
             let found = self.connection.call(&arguments)?;
+            // A page of deleted rows prints nothing.
+            self.printer.check()?;
             let fresh = range.fresh(&found, |row| row.key.as_bytes()).iter();
             for row in fresh.filter(|row| !row.columns.is_empty()).take(left as usize) {
                 let key = types.keys.show(row.key.as_bytes());

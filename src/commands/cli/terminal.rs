@@ -69,7 +69,7 @@ pub(super) fn run(session: &mut Session) -> Result<ExitCode, Failure> {
 
 /// Lines of the terminal, and the command that shows more than these.
 fn pager() -> Option<(usize, String)> {
-    let command = std::env::var("PAGER").ok().filter(|command| !command.is_empty())?;
+    let command = std::env::var("PAGER").ok().filter(|it| !it.trim().is_empty())?;
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
     (size.ws_row > 0).then_some((usize::from(size.ws_row), command))
 }
