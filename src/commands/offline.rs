@@ -64,11 +64,14 @@ pub(super) fn check_user(settings: &Settings) -> Result<(), Failure> {
     refuse_root(settings, |it| it.ancestors().find_map(|path| path.metadata().ok()))
 }
 
-/// The same for a server, which may begin as root in empty directories of anybody, as in a
-/// container.
+/// The same for a server, which may have directories of anybody, as in a container, if what is in
+/// them is of root.
 pub(super) fn check_user_of_server(settings: &Settings) -> Result<(), Failure> {
-    let has_files = |it: &Path| it.read_dir().is_ok_and(|mut files| files.next().is_some());
-    refuse_root(settings, |it| it.metadata().ok().filter(|_| has_files(it)))
+    let of_others = |it: &Path| {
+        let mut found = it.read_dir().ok()?.filter_map(|file| file.ok()?.metadata().ok());
+        found.find(|it| it.uid() != 0)
+    };
+    refuse_root(settings, of_others)
 }
 
 fn refuse_root(
