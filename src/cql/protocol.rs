@@ -14,7 +14,7 @@ use super::wire::{Few, Malformed, Reader};
 use crate::base::budget::Charge;
 use crate::base::clock::Clock;
 use crate::base::limited_log::LimitedLog;
-use crate::server::{Close, Decoded, Protocol, Refusal, Room, Whole, catch_panic};
+use crate::server::{Close, Decoded, Protocol, Refusal, RefusalKind, Room, Whole, catch_panic};
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -160,7 +160,12 @@ impl<E: Execute> Protocol for Cql<E> {
         // Without a head there is nothing to answer to.
         let head = Head::decode(bytes)?;
         framing.refused = head.own_length() + head.length as usize;
-        let kind = if refusal.is_passing { ErrorKind::Overloaded } else { ErrorKind::Protocol };
+        let kind = match refusal.kind {
+            RefusalKind::Passing => ErrorKind::Overloaded,
+            // A protocol error would end the connection for drivers, with all its requests.
+            RefusalKind::TooLarge => ErrorKind::Invalid,
+            RefusalKind::Plain => ErrorKind::Protocol,
+        };
         put_error(head, &CqlError::new(kind, refusal.why), reply);
         Some(opcode::request_name(head.opcode).unwrap_or("an unknown request"))
     }

@@ -7,7 +7,9 @@ use super::{
 };
 use crate::base::budget::Budget;
 use crate::kit::clock::ManualClock;
-use crate::server::{Decoded, Limits, Protocol, Refusal, Room, Server, ServerOptions, listen};
+use crate::server::{
+    Decoded, Limits, Protocol, Refusal, RefusalKind, Room, Server, ServerOptions, listen,
+};
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -453,13 +455,18 @@ fn a_request_is_refused_when_there_is_no_memory_for_it() {
     let decoded = cql.decode(&mut framing, &bytes, &room);
     assert!(matches!(decoded, Ok(Decoded::NoMemory(100_000))));
     let mut reply = Vec::new();
-    let refusal = Refusal { why: "no", is_passing: true };
+    let refusal = Refusal { why: "no", kind: RefusalKind::Passing };
     assert_eq!(cql.refuse(&mut framing, &bytes[..9], &refusal, &mut reply), Some("QUERY"));
     assert_eq!(reply[..5], [0x84, 0, 0, 5, opcode::ERROR]);
     assert_eq!(reply[9..13], 0x1001_i32.to_be_bytes());
     let decoded = cql.decode(&mut framing, &bytes, &room);
     assert!(matches!(decoded, Ok(Decoded::PassOver(length)) if length == bytes.len()));
     assert!(matches!(cql.decode(&mut framing, &[], &room), Ok(Decoded::Incomplete)));
+    // Drivers keep the connection after this error, and do not try again.
+    let refusal = Refusal { kind: RefusalKind::TooLarge, ..refusal };
+    reply.clear();
+    cql.refuse(&mut framing, &bytes[..9], &refusal, &mut reply);
+    assert_eq!(reply[9..13], 0x2200_i32.to_be_bytes());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::beside::{Beside, Reply, Speaker};
 use super::buffers::Input;
 use super::limits::{Limits, Reason, Reporter};
 use super::worker::Local;
-use super::{Decoded, Protocol, Refusal, Room, Traffic, Whole};
+use super::{Decoded, Protocol, Refusal, RefusalKind, Room, Traffic, Whole};
 use crate::base::budget::{Budget, Charge};
 use crate::base::clock::Clock;
 use crate::base::intake::Intake;
@@ -227,7 +227,7 @@ impl<P: Protocol> Connection<P> {
                 // The first bytes of a request tell its form, and are no whole one.
                 let begin = input.bytes.get(..FORM_BYTES).unwrap_or(&input.bytes);
                 protocol.decode(framing, begin, &self.local.shared.room)?;
-                let refusal = Refusal { why, is_passing: false };
+                let refusal = Refusal { why, kind: RefusalKind::Plain };
                 let told = protocol.refuse(framing, &input.bytes, &refusal, &mut last_words);
                 if told.is_some() || received == Some(0) {
                     break;
@@ -392,10 +392,11 @@ impl<P: Protocol> Connection<P> {
             let length = match self.speaker.protocol.decode(&mut self.framing, rest, room)? {
                 Decoded::Incomplete => break,
                 Decoded::NoMemory(needed) => {
-                    let shared = &self.local.shared;
-                    if !wait_for_memory(shared, input, needed, &mut deadline).await {
-                        let all = needed.saturating_add(input.held());
-                        self.refuse(rest, (all, room.memory.limit()), ready)?;
+                    // The buffer stays while a request is decoded. What was before it goes.
+                    let own = if done == 0 { input.held() } else { rest.len() };
+                    let needed = (needed, needed.saturating_add(own));
+                    if !wait_for_memory(&self.local.shared, needed, &mut deadline).await {
+                        self.refuse(rest, (needed.1, room.memory.limit()), ready)?;
                     }
                     continue;
                 }
@@ -443,7 +444,8 @@ impl<P: Protocol> Connection<P> {
             )
         };
         let mut reply = self.local.pool.take();
-        let refusal = Refusal { why: &why, is_passing };
+        let kind = if is_passing { RefusalKind::Passing } else { RefusalKind::TooLarge };
+        let refusal = Refusal { why: &why, kind };
         let refused = self.speaker.protocol.refuse(&mut self.framing, bytes, &refusal, &mut reply);
         let Some(what) = refused else { return Err(self.over_budget()) };
         ready.extend_from_slice(&reply);
@@ -578,12 +580,11 @@ async fn abandoned(stream: &Stream, shared: &Shared) {
 /// deadline, or if the request itself does: its bytes stay while it is decoded.
 async fn wait_for_memory(
     shared: &Shared,
-    input: &Input,
-    needed: usize,
+    (needed, with_own): (usize, usize),
     deadline: &mut Option<Instant>,
 ) -> bool {
     let memory = &shared.room.memory;
-    if needed.saturating_add(input.held()) > memory.limit() {
+    if with_own > memory.limit() {
         return false;
     }
     let until = *deadline.get_or_insert_with(|| Instant::now() + shared.limits.memory_wait);

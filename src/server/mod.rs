@@ -100,8 +100,19 @@ pub trait Protocol: Send + Sync + 'static {
 pub struct Refusal<'a> {
     /// For people.
     pub why: &'a str,
-    /// Whether it may be repeated later: there was no memory.
-    pub is_passing: bool,
+    /// Its kind, for programs.
+    pub kind: RefusalKind,
+}
+
+/// Kind of a [`Refusal`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusalKind {
+    /// There is no memory now: it may be repeated later.
+    Passing,
+    /// There is never enough memory for it.
+    TooLarge,
+    /// It is plain text, at a port for TLS alone.
+    Plain,
 }
 
 /// Limits of decoding.
