@@ -152,6 +152,27 @@ fn a_request_for_which_there_is_never_enough_memory_does_not_wait_for_any() {
 }
 
 #[test]
+fn requests_before_it_do_not_make_a_request_too_large() {
+    let server = Running::start(|options| {
+        options.memory = Budget::new(4 << 20);
+        options.limits.max_message_bytes = 5 << 19;
+        options.limits.memory_wait = Duration::from_secs(1);
+    });
+    let insert = call("insert", 7, &insert_args(&"k".repeat(1_500_000)));
+    let batch = call("batch_mutate", 8, &batch_args(10_000));
+    let mut client = server.connect();
+    client.send(&batch);
+    assert!(client.reply().is_void(), "it fits");
+    for _ in 0..2 {
+        client.send(&[&*insert, &batch].concat());
+        assert!(client.reply().is_void());
+        let answer = client.reply();
+        let why = answer.exception().map(|(_, why)| why.unwrap());
+        assert!(why.is_none_or(|it| it.contains("try again later")), "{answer:?}");
+    }
+}
+
+#[test]
 fn large_requests_wait_for_the_memory_that_others_hold() {
     const CLIENTS: usize = 8;
     let server = Running::start(|options| {
