@@ -392,7 +392,7 @@ impl<P: Protocol> Connection<P> {
             let length = match self.speaker.protocol.decode(&mut self.framing, rest, room)? {
                 Decoded::Incomplete => break,
                 Decoded::NoMemory(needed) => {
-                    // The buffer stays while a request is decoded. What was before it goes.
+                    // The buffer stays while the request is decoded, but for requests before it.
                     let own = if done == 0 { input.held() } else { rest.len() };
                     let needed = (needed, needed.saturating_add(own));
                     if !wait_for_memory(&self.local.shared, needed, &mut deadline).await {
@@ -413,7 +413,7 @@ impl<P: Protocol> Connection<P> {
         Ok(done)
     }
 
-    /// Answers a request that needs at least so many bytes of a limit, which are not there.
+    /// Refuses a request for which memory is short: for good if it needs more than the limit.
     fn refuse(
         &mut self,
         bytes: &[u8],
